@@ -10,11 +10,7 @@ help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
-<<<<<<< HEAD
 	@echo "make soak   tests that run long: a million cycles of a cluster, five times what can happen to one, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
-=======
-	@echo "make soak   tests that run long: a million cycles of a cluster, a cluster's live tests five times, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
@@ -41,9 +37,6 @@ test: setup
 soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
-	@EVENKEEL_REPEAT=5 $(CARGO) test --profile lab --locked --quiet -p evenkeel --test alone whatever_happens -- --nocapture --test-threads 1
-	@$(CARGO) build --profile lab --locked --quiet -p evenkeel
-	@for run in 1 2 3 4 5; do TRIES=1 WORLDS=lab OUT=out/soak/live-$$run EVENKEEL=target/lab/evenkeel scripts/figures.sh scenarios/stsdr/live.toml || exit 1; done
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
 	@scripts/cluster-repeat.sh 5
 	@EVENKEEL_KILLS=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live f10_a_router_killed -- --nocapture --test-threads 1

@@ -4,7 +4,7 @@
 # WORLDS: "sim", "lab" or "sim lab". TIME_SCALE shortens steps and windows of the lab only. Counter-runs of what cannot be
 # shortened as much are simulated only; of the others the lab has one for each mechanism by name, the simulator all.
 # A lab run that fails three times while the host of this virtual machine takes CPU time away is told apart, as not judged.
-# SIM_JOBS, LAB_JOBS: runs at the same time. TRIES: how often a lab run may be tried, 3 by default.
+# SIM_JOBS, LAB_JOBS: runs at the same time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lab_time_scale.sh
@@ -117,8 +117,7 @@ for world in $worlds; do
     grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
     cat "$scratch/again-alone" >>"$scratch/again"
     # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails two more times, alone.
-    cp "$scratch/again" "$scratch/failed"
-    for _ in $(seq 2 "${TRIES:-3}"); do
+    for _ in 1 2; do
       [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
       batch 1 "$scratch/failed" <"$scratch/again"
       cp "$scratch/failed" "$scratch/again"
@@ -131,9 +130,9 @@ for world in $worlds; do
       echo "not judged: $name: the host of this virtual machine took $taken % of the CPU time meanwhile (at most $most_taken % may be missing); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
       continue
     fi
-    if [ "$world" = lab ] && [ "$waited" -gt "$most_waited" ] && [[ $name == */fairdrop/* || $name == */stsdr/* ]]; then
+    if [ "$world" = lab ] && [ "$waited" -gt "$most_waited" ] && [[ $name == */fairdrop/* ]]; then
       unjudged=$((unjudged + 1))
-      echo "not judged: $name: somebody waited for a CPU $waited % of the time (at most $most_waited % for shares of a CPU, and for a cluster's cycles); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
+      echo "not judged: $name: somebody waited for a CPU $waited % of the time (at most $most_waited % for shares of a CPU); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
       continue
     fi
     bad=$((bad + 1))

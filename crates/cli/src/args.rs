@@ -1,13 +1,10 @@
 //! The command line.
 
-mod cluster;
-
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-pub(crate) use cluster::ClusterCommand;
 use evenkeel_core::BitRate;
 use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
@@ -70,6 +67,21 @@ pub(crate) enum Command {
         /// Print the JSON Schema.
         #[arg(long)]
         json_schema: bool,
+    },
+}
+
+/// What to do with a role in a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Open the ports of a role that has ended: they stay closed for what the kernel forwards when
+    /// its process dies, so that nothing unscheduled takes the others' shares. Stop the router
+    /// first.
+    Leave {
+        /// Its router.toml.
+        file: PathBuf,
+        /// Network namespace (a name under /run/netns) of the ports.
+        #[arg(long, value_name = "NAME")]
+        netns: Option<String>,
     },
 }
 

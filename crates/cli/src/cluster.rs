@@ -1,98 +1,20 @@
-<<<<<<< HEAD
 //! The roles in a cluster: what `ctl show` says of them, `ctl empty` and `cluster leave`.
-=======
-//! The roles in a cluster: what `ctl show` says of them, and what an operator does with them.
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
 use evenkeel_control::Client;
-=======
-use evenkeel_control::{Client, Request};
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 use evenkeel_report::table::Table;
-use evenkeel_router::snapshot::{BalancerSnapshot, ClusterSnapshot, ForwarderSnapshot};
+use evenkeel_router::snapshot::{BalancerSnapshot, ClusterSnapshot};
 use evenkeel_router::{Disciplines, Snapshot};
 use serde_json::json;
 
-use crate::args::ClusterCommand;
 use crate::failure::{Failure, Outcome};
 use crate::{check, out};
 
-/// How often a balancer is asked how many flows are left.
-const ASKED: Duration = Duration::from_millis(100);
-
-/// `evenkeel cluster ...`.
-pub(crate) fn cluster(what: &ClusterCommand, disciplines: &Disciplines) -> Outcome {
-    match what {
-        ClusterCommand::Leave { file, netns } => leave(file, netns.as_deref(), disciplines),
-        ClusterCommand::Drain { forwarder, wait, socket } => drain(*forwarder, *wait, socket),
-        ClusterCommand::Health { socket } => health(&Client::connect(socket)?.show()?),
-    }
-}
-
-/// Empties a forwarder: no new flows, then none at all.
-fn drain(id: u16, wait: Duration, socket: &Path) -> Outcome {
-    let mut client = Client::connect(socket)?;
-    let tell = |client: &mut Client, state: &str| {
-        client.send(&Request::Balancer { forwarder: id, state: state.to_owned() })
-    };
-    tell(&mut client, "draining")?;
-    let end = Instant::now() + wait;
-    let left = loop {
-        let flows = of_balancer(&client.show()?, id)?.flows;
-        if flows == 0 || Instant::now() >= end {
-            break flows;
-        }
-        std::thread::sleep(ASKED.min(end.saturating_duration_since(Instant::now())));
-    };
-    tell(&mut client, "out")?;
-    out::print(&match left {
-        0 => format!("forwarder {id}: has no flows any more and gets none\n"),
-        _ => format!(
-            "forwarder {id}: {left} flows go to others after {} s; it gets none\n",
-            wait.as_secs_f64()
-        ),
-    })
-}
-
-fn of_balancer(snapshot: &Snapshot, id: u16) -> Result<&ForwarderSnapshot, Failure> {
-    let Some(balancer) = &snapshot.balancer else {
-        return Err(Failure::input("the router at this socket is no balancer"));
-    };
-    let found = balancer.forwarders.iter().find(|one| one.id == id);
-    found.ok_or_else(|| Failure::input(format!("no forwarder {id} at this balancer")))
-}
-
-fn health(snapshot: &Snapshot) -> Outcome {
-    let (well, said) = match (&snapshot.balancer, &snapshot.cluster) {
-        (Some(balancer), _) => {
-            let gets = |one: &&ForwarderSnapshot| {
-                one.state == "active" && matches!(one.health.as_str(), "heard" | "unknown")
-            };
-            let number = balancer.forwarders.iter().filter(gets).count();
-            let all = balancer.forwarders.len();
-            (number > 0, format!("balancer: {number} of {all} forwarders take flows"))
-        }
-        (None, Some(cluster)) if cluster.in_step => {
-            (true, format!("forwarder {}: in step at cycle {}", cluster.node, cluster.cycle))
-        }
-        (None, Some(cluster)) => (false, format!("forwarder {}: out of step", cluster.node)),
-        (None, None) => {
-            return Err(Failure::input("the router at this socket has no role in a cluster"));
-        }
-    };
-    if !well {
-        return Err(Failure::new(1, said));
-    }
-    out::print(&format!("{said}\n"))
-}
-
 /// `evenkeel cluster leave`: opens the ports that the role of this file closed.
-fn leave(file: &Path, netns: Option<&str>, disciplines: &Disciplines) -> Outcome {
+pub(crate) fn leave(file: &Path, netns: Option<&str>, disciplines: &Disciplines) -> Outcome {
     let config = check::load(file, disciplines)?;
     let left = evenkeel_router::leave_cluster(&config, netns)
         .map_err(|error| Failure::new(error.exit_code(), format!("{}: {error}", file.display())))?;

@@ -51,7 +51,9 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Shape(args) => shape::shape(&args, disciplines),
         Command::Check(args) => check::check(&args, &disciplines),
         Command::Ctl(args) => ctl::ctl(&args),
-        Command::Cluster { what } => cluster::cluster(&what, &disciplines),
+        Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {
+            cluster::leave(&file, netns.as_deref(), &disciplines)
+        }
         Command::Explain(args) => {
             let args::Explained::Flow { flow, link } = &args.what;
             ctl::explain(&args.socket, flow, link.as_deref(), args.json)

@@ -184,8 +184,8 @@ fn show_live(s: &LiveScenario) -> String {
     let _ = writeln!(
         text,
         "\n{balancers} balancers, {forwarders} forwarders, {hops} next hops at one switch that \
-         sends {} to them; packets of {}, classes {}\n",
-        s.rates.iter().map(|rate| rate_text(*rate)).collect::<Vec<_>>().join(", "),
+         sends {} to each; packets of {}, classes {}\n",
+        rate_text(s.rate),
         size_text(s.size),
         s.classes.join(", ")
     );

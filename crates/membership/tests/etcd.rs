@@ -13,11 +13,7 @@ use std::time::Duration;
 use evenkeel_config::RouterConfig;
 use evenkeel_membership::{Client, Merger};
 use evenkeel_netns::etcd::{self, base64};
-<<<<<<< HEAD
 use evenkeel_netns::testing::{eventually, eventually_some, has_tool};
-=======
-use evenkeel_netns::testing::{eventually, has_tool};
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 
 const BASE: &str = "[router]\nname = \"b\"\n[[port]]\nname = \"sw\"\ninterface = \"e0\"\n\
                     [balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \
@@ -70,12 +66,8 @@ impl Etcd {
     fn start(folder: &Path) -> Self {
         let (safe, plain, peer) = (port(), port(), port());
         let urls = format!("https://127.0.0.1:{safe},http://127.0.0.1:{plain}");
-<<<<<<< HEAD
         let peers = format!("http://127.0.0.1:{peer}");
         let mut command = etcd::command(&urls, &peers, &folder.join("etcd"));
-=======
-        let mut command = etcd::command(&urls, peer, &folder.join("etcd"));
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         for (option, file) in [
             ("--cert-file", "server.pem"),
             ("--key-file", "server.key"),
@@ -88,13 +80,10 @@ impl Etcd {
         Self { process: command.spawn().unwrap(), safe, plain }
     }
 
+    /// Asks etcd's own gateway for HTTP until it agrees; its answer.
     fn ask(&self, path: &str, token: &str, body: &str) -> String {
-<<<<<<< HEAD
         let at = format!("127.0.0.1:{}", self.plain);
         eventually_some(&format!("etcd agrees to {path}"), || etcd::ask(&at, path, token, body))
-=======
-        etcd::ask(&format!("127.0.0.1:{}", self.plain), path, token, body)
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     }
 
     /// Who does not say who it is may nothing from now on; whoever says "me" and "good" may all

@@ -7,7 +7,6 @@ use std::sync::Once;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::frr::Frr;
 use crate::{Namespaces, shell, sweep};
 
 /// Says why `test` is skipped and how to enable it: on standard error itself, because what a
@@ -157,15 +156,6 @@ impl TestNet {
     /// If there is no such parameter.
     pub fn sysctl(&self, node: &str, settings: &str) {
         self.output(node, &format!("sysctl -qw {settings}"));
-    }
-
-    /// FRR with this configuration of its BGP daemon in a node.
-    ///
-    /// # Panics
-    /// If it does not start.
-    #[must_use]
-    pub fn frr(&self, node: &str, bgp: &str) -> Frr {
-        Frr::start(&self.0, node, bgp).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Keeps the kernel from sending anything of its own on an interface.

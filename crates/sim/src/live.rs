@@ -70,8 +70,7 @@ fn model(scenario: &LiveScenario, step: &LiveStep, time: Nanos, seed: u64) -> Op
     if step.offer < 1.0 {
         let bits =
             (scenario.size.0 + 14) as f64 * 8.0 * (forwarders * scenario.classes.len()) as f64;
-        let rate = scenario.fastest().0 as f64;
-        model.interval = Some(Nanos((bits / (rate * step.offer) * 1e9) as u64));
+        model.interval = Some(Nanos((bits / (scenario.rate.0 as f64 * step.offer) * 1e9) as u64));
     }
     let begin = WARM_UP + step.settle;
     model.stops = step.kill.iter().map(|number| (usize::from(*number) - 1, begin)).collect();
@@ -112,7 +111,6 @@ fn step_of(
 /// Without a cluster the links carry what they can, each class as much.
 fn unscheduled(scenario: &LiveScenario, step: &LiveStep, time: Nanos) -> StepMeasured {
     let size = scenario.size.0;
-<<<<<<< HEAD
     let of = |rate: &BitRate| {
         let sent = (scenario.rate.0 as f64 * step.offer).min(rate.0 as f64);
         let packets = sent / ((size + 14) * 8) as f64 * time.as_secs_f64();
@@ -121,14 +119,4 @@ fn unscheduled(scenario: &LiveScenario, step: &LiveStep, time: Nanos) -> StepMea
     };
     let arrived = scenario.rates.iter().map(of).collect();
     StepMeasured { time, arrived, ..StepMeasured::default() }
-=======
-    let offered = scenario.fastest().0 as f64 * step.offer;
-    let arrived = scenario.rates.iter().map(|rate| {
-        let rate = offered.min(rate.0 as f64);
-        let packets = rate / ((size + 14) * 8) as f64 * time.as_secs_f64();
-        let each = (packets / scenario.classes.len() as f64) as u64;
-        vec![(each, each * size); scenario.classes.len()]
-    });
-    StepMeasured { time, arrived: arrived.collect(), numbers: Vec::new() }
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 }

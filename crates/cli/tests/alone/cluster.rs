@@ -4,7 +4,6 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
-mod operator;
 mod switch;
 mod upgrade;
 
@@ -61,16 +60,6 @@ fn balancer(membership: &str) -> String {
     text + membership
 }
 
-/// A test once, or as often as EVENKEEL_REPEAT says: `make soak` has five.
-fn repeated(test: impl Fn()) {
-    let times = std::env::var("EVENKEEL_REPEAT").ok().and_then(|times| times.parse().ok());
-    let times = times.unwrap_or(1);
-    for turn in 1..=times {
-        println!("run {turn} of {times}");
-        test();
-    }
-}
-
 /// Counts of one (link, class).
 #[derive(Default)]
 struct Sink {
@@ -101,47 +90,24 @@ impl Cluster {
 
     /// `membership` is added to the file of each router.
     fn with(membership: &str) -> Self {
-        let mut cluster = Self::segment(&["sw"]);
-        for link in 0..LINKS {
-            cluster.net.ip("src", &format!("route add 10.{}.0.0/16 via 10.7.0.1", 100 + link));
-        }
-        for id in 1..=3 {
-            cluster.start(&format!("f{id}"), &forwarder(id, 1, membership));
-        }
-        cluster.start("lb", &balancer(membership));
-        cluster.traffic();
-        cluster
-    }
-
-    /// Stations at a bridge, or at two with a trunk between them, and no router yet.
-    fn segment(switches: &[&str]) -> Self {
-        let nodes = ["f1", "f2", "f3", "n0", "n1", "n2", "lb", "lb2", "src", "ed"];
-        let net = TestNet::new(&[switches, &nodes].concat());
-        for switch in switches {
-            net.ip(switch, "link add br0 type bridge");
-            net.ip(switch, "link set br0 up");
-        }
-        if let &[one, other] = switches {
-            net.wire((one, "trunk"), (other, "trunk"));
-            switches.iter().for_each(|switch| drop(net.ip(switch, "link set trunk master br0")));
-        }
-        // At the first switch, or the last one.
+        let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src", "ed"];
+        let net = TestNet::new(&nodes);
+        net.ip("sw", "link add br0 type bridge");
+        net.ip("sw", "link set br0 up");
         let hosts = [
-            ("f1", 11, "01:01", 0),
-            ("f2", 12, "01:02", 1),
-            ("f3", 13, "01:03", 0),
-            ("n0", 21, "02:01", 0),
-            ("n1", 22, "02:02", 0),
-            ("n2", 23, "02:03", 0),
-            ("lb", 1, "03:01", 0),
-            ("lb2", 3, "03:02", 1),
-            ("src", 9, "04:01", 0),
-            ("ed", 2, "05:01", 0),
+            ("f1", 11, "01:01"),
+            ("f2", 12, "01:02"),
+            ("f3", 13, "01:03"),
+            ("n0", 21, "02:01"),
+            ("n1", 22, "02:02"),
+            ("n2", 23, "02:03"),
+            ("lb", 1, "03:01"),
+            ("src", 9, "04:01"),
+            ("ed", 2, "05:01"),
         ];
-        for (node, address, mac, at) in hosts {
-            let switch = switches[at.min(switches.len() - 1)];
-            net.wire((node, "eth0"), (switch, node));
-            net.ip(switch, &format!("link set {node} master br0"));
+        for (node, address, mac) in hosts {
+            net.wire((node, "eth0"), ("sw", node));
+            net.ip("sw", &format!("link set {node} master br0"));
             net.ip(node, &format!("link set eth0 address 02:00:00:00:{mac}"));
             net.ip(node, &format!("address add 10.7.0.{address}/24 dev eth0"));
             net.hush(node, "eth0");
@@ -149,12 +115,13 @@ impl Cluster {
         for link in 0..LINKS {
             net.ip(&format!("n{link}"), &format!("address add 10.{}.0.1/32 dev lo", 100 + link));
             net.ip(&format!("n{link}"), "route add 192.0.2.0/24 via 10.7.0.9");
+            net.ip("src", &format!("route add 10.{}.0.0/16 via 10.7.0.1", 100 + link));
             for forwarder in ["f1", "f2", "f3"] {
                 let via = format!("route add 10.{}.0.0/16 via 10.7.0.{}", 100 + link, 21 + link);
                 net.ip(forwarder, &via);
             }
         }
-        Self {
+        let mut cluster = Self {
             _alone: crate::alone(),
             processes: Vec::new(),
             sinks: Vec::new(),
@@ -165,7 +132,13 @@ impl Cluster {
             threads: Vec::new(),
             folder: tempfile::tempdir().unwrap(),
             net,
+        };
+        for id in 1..=3 {
+            cluster.start(&format!("f{id}"), &forwarder(id, 1, membership));
         }
+        cluster.start("lb", &balancer(membership));
+        cluster.traffic();
+        cluster
     }
 
     fn start(&mut self, node: &str, text: &str) {
@@ -207,20 +180,12 @@ impl Cluster {
         std::fs::read_to_string(self.folder.path().join(format!("{node}.log"))).unwrap()
     }
 
-<<<<<<< HEAD
     /// Ends a router in good order.
     fn stop(&mut self, node: &str) {
         self.signal(node, "-TERM");
         let at = self.processes.iter().position(|(name, _)| name == node).unwrap();
         let (_, mut child) = self.processes.remove(at);
         assert!(child.wait().unwrap().success(), "{node}: {}", self.log(node));
-=======
-    /// Ends it as an operator does.
-    fn end(&mut self, node: &str) {
-        self.signal(node, "-TERM");
-        let at = self.processes.iter().position(|(name, _)| name == node).unwrap();
-        assert!(self.processes.remove(at).1.wait().unwrap().success());
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     }
 
     fn kill(&mut self, node: &str) {
@@ -460,10 +425,6 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
     if !available(name) {
         return;
     }
-    repeated(forwarders_die_and_come_back);
-}
-
-fn forwarders_die_and_come_back() {
     let mut cluster = Cluster::new();
     // A kernel that forwards back by the same interface tells the source to go round it.
     cluster.net.output("src", "sysctl -qw net.ipv4.conf.all.accept_redirects=0");
@@ -509,17 +470,10 @@ fn forwarders_die_and_come_back() {
         let said = "node 1 started anew with a clock that is behind";
         eventually("it is named", || cluster.log(node).matches(said).count() == 1);
     }
-<<<<<<< HEAD
     // Its former flows go back to it after a second, within one.
     std::thread::sleep(Duration::from_millis(2_500));
     cluster.assert_scheduled("it is back", 0.8);
     assert!(cluster.show("lb")["balancer"]["returned"].as_u64() > Some(0));
-=======
-    // Its former flows come back to it, the last ones two seconds after it is heard again; three,
-    // the second time.
-    std::thread::sleep(Duration::from_millis(3_500));
-    cluster.assert_scheduled("it is back", 0.9);
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 
     cluster.signal("f2", "-STOP");
     eventually("the balancer has heard it", || cluster.health(2) == "silent");

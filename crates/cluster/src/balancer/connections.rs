@@ -35,29 +35,8 @@ struct Connection {
     /// may be taken for one that is not idle.
     seen: u32,
     node: u16,
-<<<<<<< HEAD
     /// The forwarder that it was taken from, plus one; 0: none.
     from: u16,
-=======
-    home: u16,
-}
-
-/// Where a flow goes, and where it went before a forwarder fell silent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Place {
-    /// The forwarder that has it.
-    pub id: NodeId,
-    /// The one that it goes back to; mostly the same.
-    pub home: NodeId,
-}
-
-impl Place {
-    /// It was never elsewhere.
-    #[must_use]
-    pub const fn at_home(id: NodeId) -> Self {
-        Self { id, home: id }
-    }
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 }
 
 /// The places, which are reached in this way only, and how many were looked at: a worker that looks
@@ -149,7 +128,7 @@ impl Connections {
     }
 
     /// Where this flow goes; it counts as seen.
-    pub fn find(&mut self, now: Nanos, hash: u64) -> Option<Place> {
+    pub fn find(&mut self, now: Nanos, hash: u64) -> Option<NodeId> {
         let (now, key) = (ticks(now), hash | 1);
         let place = self.find_place(key, self.buckets(hash))?;
         if self.is_idle(self.places.at(place), now) {
@@ -157,7 +136,7 @@ impl Connections {
         }
         let entry = self.places.at_mut(place);
         entry.seen = now;
-        Some(Place { id: NodeId(entry.node), home: NodeId(entry.home) })
+        Some(NodeId(entry.node))
     }
 
     /// The forwarder that this flow was taken from, because it could not be used.
@@ -168,7 +147,6 @@ impl Connections {
     }
 
     /// Remembers where a flow goes; `false` if there is no place.
-<<<<<<< HEAD
     pub fn insert(&mut self, now: Nanos, hash: u64, node: NodeId) -> bool {
         self.insert_taken(now, hash, node, None)
     }
@@ -181,9 +159,6 @@ impl Connections {
         node: NodeId,
         from: Option<NodeId>,
     ) -> bool {
-=======
-    pub fn insert(&mut self, now: Nanos, hash: u64, to: Place) -> bool {
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         let (now, key) = (ticks(now), hash | 1);
         let buckets = self.buckets(hash);
         let free = |entry: &Connection| entry.hash == 0 || self.is_idle(entry, now);
@@ -197,19 +172,13 @@ impl Connections {
         });
         let Some(place) = place else { return false };
         self.give_up(place);
-<<<<<<< HEAD
         *self.places.at_mut(place) = {
             let from = from.map_or(0, |from| from.0.saturating_add(1));
             Connection { hash: key, seen: now, node: node.0, from }
         };
         match self.counts.iter_mut().find(|count| count.0 == node) {
-=======
-        *self.places.at_mut(place) =
-            Connection { hash: key, seen: now, node: to.id.0, home: to.home.0 };
-        match self.counts.iter_mut().find(|count| count.0 == to.id) {
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
             Some(count) => count.1 += 1,
-            None => self.counts.push((to.id, 1)),
+            None => self.counts.push((node, 1)),
         }
         true
     }

@@ -6,19 +6,14 @@
 //!
 //! Look-up: two reads of the connection table's buckets (4 places each), one of the Maglev table. A
 //! new table costs O(T·log T) on average and is made at human speed. A forwarder that [`Health`]
-<<<<<<< HEAD
 //! finds silent changes no table: only its flows go elsewhere, and come back if it is well again
 //! for [`WELL`], at most once in [`PAUSE`].
-=======
-//! finds silent changes no table: only its flows go elsewhere, and [come back](returns).
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 
 mod connections;
 mod health;
 mod maglev;
-mod returns;
 
-pub use connections::{Connections, Place};
+pub use connections::Connections;
 pub use health::{Change, Condition, Health};
 pub use maglev::{FULL, Maglev, TABLE};
 
@@ -28,7 +23,6 @@ use thiserror::Error;
 use crate::config::MAX_NODES;
 use crate::mix::mix64;
 use crate::types::NodeId;
-use returns::Returns;
 
 /// What a forwarder gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,14 +67,10 @@ pub struct Balancer {
     connections: Connections,
     /// Forwarders that are not to be used, whatever their state.
     out: Vec<NodeId>,
-<<<<<<< HEAD
     /// Those that were out and are well, which get back the flows that were taken from them.
     back: Vec<Back>,
     /// When none of them does any more.
     back_until: Nanos,
-=======
-    returns: Returns,
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     counters: BalancerCounters,
 }
 
@@ -96,11 +86,7 @@ counters! {
         count untracked: u64, "packets";
         /// Flows whose forwarder had gone.
         count moved: u64, "flows";
-<<<<<<< HEAD
         /// Flows that went back to a forwarder that had been silent.
-=======
-        /// Flows that went back to the forwarder that they had left while it was silent.
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         count returned: u64, "flows";
     }
 }
@@ -116,12 +102,8 @@ impl Balancer {
             maglev: Maglev::default(),
             connections: Connections::new(flows, idle),
             out: Vec::with_capacity(MAX_NODES),
-<<<<<<< HEAD
             back: Vec::with_capacity(MAX_NODES),
             back_until: Nanos::ZERO,
-=======
-            returns: Returns::new(),
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
             counters: BalancerCounters::default(),
         }
     }
@@ -160,7 +142,6 @@ impl Balancer {
         });
         self.maglev = Maglev::new(self.seed, active);
         self.targets = targets.to_vec();
-        self.returns.keep(|id| targets.iter().any(|target| target.id == id));
         Ok(())
     }
 
@@ -168,9 +149,7 @@ impl Balancer {
     /// seeded alike on all balancers. `None` if no forwarder takes new flows and this one is new.
     pub fn pick(&mut self, now: Nanos, hash: u64) -> Option<Target> {
         let known = self.connections.find(now, hash);
-        if let Some(place) = known
-            && let Some(target) = self.stays(now, hash, place)
-        {
+        if let Some(target) = known.and_then(|id| self.usable(id)) {
             self.counters.known += 1;
             if now >= self.back_until {
                 return Some(target);
@@ -183,19 +162,12 @@ impl Balancer {
         let from = known.filter(|id| self.out.contains(id));
         let from = from.and_then(|id| self.connections.taken_from(hash).or(Some(id)));
         let id = self.place(hash)?;
-<<<<<<< HEAD
         if !self.connections.insert_taken(now, hash, id, from) {
-=======
-        // Where it was before anybody fell silent, if that one may take it again.
-        let home = known.map(|place| place.home).filter(|home| self.takes(*home));
-        if !self.connections.insert(now, hash, Place { id, home: home.unwrap_or(id) }) {
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
             self.counters.untracked += 1;
         }
         self.target(id)
     }
 
-<<<<<<< HEAD
     /// The forwarder that this flow was taken from, if it is well; the flow goes back.
     #[cold]
     fn former(&mut self, now: Nanos, hash: u64) -> Option<Target> {
@@ -208,27 +180,6 @@ impl Balancer {
         self.counters.returned += 1;
         self.connections.insert(now, hash, from);
         Some(target)
-=======
-    /// Where a flow that has a place goes: where it was, or back to where it was before.
-    #[inline]
-    fn stays(&mut self, now: Nanos, hash: u64, place: Place) -> Option<Target> {
-        let Place { id, home } = place;
-        if id != home
-            && self.takes(home)
-            && let Some(target) = self.usable(home)
-            && self.returns.is_due(now, home, hash)
-        {
-            self.connections.insert(now, hash, Place { id: home, home });
-            self.counters.returned += 1;
-            return Some(target);
-        }
-        self.usable(id)
-    }
-
-    /// Whether a forwarder is given flows, as far as its state goes.
-    fn takes(&self, id: NodeId) -> bool {
-        self.target(id).is_some_and(|target| matches!(target.state, State::Active(_)))
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     }
 
     /// Flows of a forwarder that were seen within the idle time, and at most an eighth of it
@@ -264,17 +215,12 @@ impl Balancer {
 
     /// Whether a forwarder may be used. Flows of one that may not go to others, and no other flow
     /// moves: its places of the table are dealt out by another hash, the same on all balancers.
-<<<<<<< HEAD
     ///
     /// One that has been usable again for [`WELL`] gets its former flows back, those that send
     /// within as long: a pause of a busy machine does not leave it without work. No more often than
     /// once in [`PAUSE`], so that one that comes and goes does not take flows with it each time.
     pub fn set_usable(&mut self, now: Nanos, id: NodeId, usable: bool) {
         let was_out = self.out.contains(&id);
-=======
-    pub fn set_usable(&mut self, now: Nanos, id: NodeId, usable: bool) {
-        self.returns.set(now, id, usable);
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         self.out.retain(|out| *out != id);
         if !usable {
             self.out.push(id);

@@ -80,8 +80,6 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
         running: None,
         signals,
         told: Told::default(),
-        unjudged: Vec::new(),
-        lost: Vec::new(),
         binary: options.binary.clone(),
         scenario: &scenario,
         world,
@@ -91,11 +89,7 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
     let cpu = (cpu_time("self"), std::time::Instant::now());
     for step in &scenario.steps {
         progress.say(&step.name);
-        let processors = Processors::now();
         measured.steps.push(live.step(step)?);
-        if let Some(why) = processors.missing() {
-            live.unjudged.push(format!("not judged: step {}: {why}", step.name));
-        }
         progress.next(step.settle + step.time);
     }
     progress.finish();
@@ -135,10 +129,6 @@ struct Live<'a> {
     /// What the forwarders were started with.
     running: Option<RouterConfig>,
     told: Told,
-    /// Why what a step has measured says nothing of the routers.
-    unjudged: Vec<String>,
-    /// Where packets were lost that should not have been.
-    lost: Vec<String>,
     signals: Signals,
     binary: std::path::PathBuf,
     scenario: &'a LiveScenario,
@@ -296,11 +286,11 @@ impl Live<'_> {
         }
     }
 
-    /// Time between two rounds of a source, so that all of them together offer this part of what
-    /// the fastest link carries.
+    /// Time between two rounds of a source, so that all of them together offer this part of what a
+    /// link carries.
     fn pause(&self, offer: f64) -> Nanos {
         let bits = (self.scenario.size.0 + 14) as f64 * 8.0;
-        let packets = self.scenario.fastest().0 as f64 / bits * offer;
+        let packets = self.scenario.rate.0 as f64 / bits * offer;
         let each = packets / self.scenario.classes.len() as f64 / self.sources.len() as f64;
         Nanos((1e9 / each) as u64)
     }
@@ -342,7 +332,6 @@ impl Live<'_> {
             .or_else(|| (holes > 0).then(|| format!("the capture lost {holes} frames of it")));
         let last = self.sources.iter().map(Source::next_id).collect();
         let newest = self.sources.first().map_or(0..0, |source| source.newest(self.scenario.flows));
-<<<<<<< HEAD
         Ok(self.told.of(
             step,
             &numbers::Window {
@@ -360,26 +349,6 @@ impl Live<'_> {
                 not_judged,
             },
         ))
-=======
-        let window = numbers::Window {
-            links: self.scenario.nodes[2],
-            classes: self.scenario.classes.len(),
-            begin,
-            end,
-            seen,
-            before,
-            after,
-            first,
-            last,
-            newest,
-            injected,
-        };
-        let measured = self.told.of(step, &window);
-        if measured.number("lost_elsewhere") > Some(0.0) && step.offer < 1.0 {
-            self.lost.push(format!("Step {}: {}", step.name, self.told.where_lost(&window)));
-        }
-        Ok(measured)
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     }
 
     fn lose(&self, step: &LiveStep) -> Result<Vec<Loss>, LabError> {
@@ -459,8 +428,6 @@ impl Live<'_> {
                 self.capture.lost()
             ));
         }
-        notes.extend(self.lost.iter().cloned());
-        notes.extend(self.unjudged.iter().cloned());
         notes
     }
 }

@@ -114,34 +114,6 @@ impl Told {
         StepMeasured { time, arrived, numbers, not_judged: window.not_judged.clone() }
     }
 
-    /// Where packets were lost that were not in a killed process, in words.
-    pub(super) fn where_lost(&self, window: &Window) -> String {
-        let missing = Missing::of(window);
-        let (mut before, mut behind) = (0, 0);
-        let mut inside: BTreeMap<usize, u64> = BTreeMap::new();
-        for id in missing.elsewhere(&self.killed) {
-            match missing.into.get(&id) {
-                _ if missing.out_of.contains(&id) => behind += 1,
-                Some(forwarder) => *inside.entry(*forwarder).or_default() += 1,
-                None => before += 1,
-            }
-        }
-        let mut text = format!("{before} packets lost before a forwarder, {behind} behind one");
-        for (forwarder, count) in inside {
-            text += &format!(", {count} in forwarder {}", forwarder + 1);
-            let snapshot = window.after.get(forwarder).and_then(Option::as_ref);
-            let links = snapshot.and_then(|snapshot| snapshot.cluster.as_ref()).map(|of| &of.links);
-            let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-            for class in links.into_iter().flatten().flat_map(|link| &link.classes) {
-                for (reason, dropped) in &class.dropped {
-                    *reasons.entry(reason.as_str()).or_default() += dropped;
-                }
-            }
-            text += &format!(" (dropped there since its start: {reasons:?})");
-        }
-        text
-    }
-
     /// Cycles, masters, and the longest time in which no forwarder that lives sent a packet.
     fn service(&self, window: &Window, numbers: &mut Vec<(&'static str, f64)>) {
         let (mut cycles, mut masters) = (BTreeSet::new(), BTreeSet::new());
@@ -213,7 +185,6 @@ fn longest_cycle(window: &Window) -> Option<Nanos> {
     opened.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max()
 }
 
-<<<<<<< HEAD
 /// Packets that did not arrive; and of these, those that were not in a killed process. For people:
 /// where those were seen last.
 fn lost(
@@ -260,48 +231,6 @@ fn lost(
     });
     let told: Vec<_> = told.collect();
     (!told.is_empty()).then(|| format!("packets that did not arrive: {}", told.join("; ")))
-=======
-/// The packets of a window by where they were seen last.
-#[derive(Debug, Default)]
-struct Missing {
-    all: BTreeSet<u32>,
-    /// Seen on the way to a forwarder, and which.
-    into: BTreeMap<u32, usize>,
-    /// Seen to come from one.
-    out_of: BTreeSet<u32>,
-}
-
-impl Missing {
-    fn of(window: &Window) -> Self {
-        let mut missing = Self::default();
-        let sent = window.first.iter().zip(&window.last);
-        missing.all = sent.flat_map(|(first, last)| *first..*last).collect();
-        for seen in &window.seen {
-            match seen.what {
-                What::Arrived { packet } => drop(missing.all.remove(&packet.id)),
-                What::To { forwarder, packet } => drop(missing.into.insert(packet.id, forwarder)),
-                What::From { packet, .. } => drop(missing.out_of.insert(packet.id)),
-                What::Exchange { .. } => {}
-            }
-        }
-        missing
-    }
-
-    /// Those that were not in a killed process.
-    fn elsewhere<'a>(&'a self, killed: &'a BTreeSet<usize>) -> impl Iterator<Item = u32> + 'a {
-        let was_in_it = |id: &u32| {
-            !self.out_of.contains(id) && self.into.get(id).is_some_and(|of| killed.contains(of))
-        };
-        self.all.iter().copied().filter(move |id| !was_in_it(id))
-    }
-}
-
-/// Packets that did not arrive; and of these, those that were not in a killed process.
-fn lost(killed: &BTreeSet<usize>, window: &Window, numbers: &mut Vec<(&'static str, f64)>) {
-    let missing = Missing::of(window);
-    let elsewhere = missing.elsewhere(killed).count();
-    numbers.extend([("lost", missing.all.len() as f64), ("lost_elsewhere", elsewhere as f64)]);
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 }
 
 /// Packets that went to a link which another forwarder had used in the same cycle, and the cycles

@@ -168,13 +168,8 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
             &["bridge", "-n", &switch, "fdb", "add", &mac, "dev", &port, "master", "static"],
         )?;
     }
-<<<<<<< HEAD
     for (link, rate) in (1..).zip(&scenario.rates) {
         let rate = format!("{}bit", rate.0);
-=======
-    for (at, rate) in scenario.rates.iter().enumerate() {
-        let (link, rate) = (at + 1, format!("{}bit", rate.0));
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         let port = name(Station::NextHop, link);
         tried(
             "pace a port of the switch (tbf)",

@@ -80,12 +80,8 @@ fn number(scenario: &LiveScenario, measured: &Measured, claim: &LiveClaim) -> Op
 fn throughput(scenario: &LiveScenario, of: &StepMeasured) -> f64 {
     let per_second = of.bytes() * 8.0 / of.time.as_secs_f64().max(1e-9);
     let size = scenario.size.0 as f64;
-<<<<<<< HEAD
     let all: u64 = scenario.rates.iter().map(|rate| rate.0).sum();
     let most = all as f64 * size / (size + 14.0);
-=======
-    let most = scenario.all_rates().0 as f64 * size / (size + 14.0);
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     per_second / most
 }
 

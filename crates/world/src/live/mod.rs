@@ -44,13 +44,9 @@ pub struct LiveScenario {
     pub seed: u64,
     /// Balancers, forwarders, next hops.
     pub nodes: [usize; 3],
-<<<<<<< HEAD
     /// What the switch sends to each next hop; of different ones: to the fastest.
     pub rate: BitRate,
     /// The same by next hop.
-=======
-    /// What the switch sends to each next hop.
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     pub rates: Vec<BitRate>,
     /// Length of the IP packets.
     pub size: Bytes,
@@ -98,20 +94,6 @@ pub struct LiveStep {
     pub kill: Option<u16>,
     /// Whether new flows begin.
     pub new_flows: bool,
-}
-
-impl LiveScenario {
-    /// What all links carry together.
-    #[must_use]
-    pub fn all_rates(&self) -> BitRate {
-        BitRate(self.rates.iter().map(|rate| rate.0).sum())
-    }
-
-    /// The fastest link; the load is in parts of what it carries.
-    #[must_use]
-    pub fn fastest(&self) -> BitRate {
-        self.rates.iter().copied().max().unwrap_or_default()
-    }
 }
 
 impl LiveStep {
@@ -229,38 +211,10 @@ impl LiveScenario {
     }
 }
 
-/// What of the routers' configuration follows from the switch.
-struct Shape<'a> {
-    nodes: [usize; 3],
-    classes: &'a [String],
-    /// Of the links, if they differ.
-    rates: &'a [BitRate],
-}
-
-/// The rate of each link.
-fn rates(reader: &mut Reader, fields: &Fields, switch: &SwitchSection) -> Vec<BitRate> {
-    let hops = usize::from(switch.next_hops);
-    if switch.rates.is_empty() {
-        return vec![switch.rate; hops];
-    }
-    if switch.rates.len() != hops {
-        let message = format!("one for each of {hops} next hops, found {}", switch.rates.len());
-        reader.fail_at(fields, "rates", message);
-    }
-    if let Some(rate) =
-        switch.rates.iter().find(|rate| !(100_000..=1_000_000_000).contains(&rate.0))
-    {
-        let message = format!("{} bit/s is not from 100kbit/s to 1Gbit/s", rate.0);
-        reader.fail_at(fields, "rates", message);
-    }
-    switch.rates.clone()
-}
-
 fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
     let (section, _sound) = read_settings::<FileSection>(reader, file, &[]);
     let (switch, _sound) = read_settings::<SwitchSection>(reader, file.table("switch")?, &[]);
     let nodes = [switch.balancers, switch.forwarders, switch.next_hops].map(usize::from);
-    let rates = rates(reader, file.table("switch")?, &switch);
     let mut names = Unique::new("class");
     let mut classes = Vec::new();
     for class in file.tables("class") {
@@ -276,22 +230,13 @@ fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
         reader.fail_at(file.table("switch")?, "rates", message);
     }
     let base = overrides(reader, file, "cluster")?;
-<<<<<<< HEAD
     let at_switch = AtSwitch { nodes, rates: &switch.rates, classes: &classes };
     let steps = steps(reader, file, &base, None, &at_switch)?;
-=======
-    let shape = Shape { nodes, classes: &classes, rates: &switch.rates };
-    let steps = steps(reader, file, &base, None, &shape)?;
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     let expectations = expectations(reader, file, &steps);
     let mut ablations = Vec::new();
     for without in file.tables("without") {
         let set = overrides(reader, without, "cluster")?;
-<<<<<<< HEAD
         let then = self::steps(reader, file, &base, Some(&set), &at_switch)?;
-=======
-        let then = self::steps(reader, file, &base, Some(&set), &shape)?;
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         for (name, at) in without.texts("fails") {
             let known: Vec<_> = expectations.iter().map(|claim| claim.name.as_str()).collect();
             if !known.contains(&name) {
@@ -309,15 +254,11 @@ fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
         notes: section.notes,
         seed: section.seed,
         nodes,
-<<<<<<< HEAD
         rate: switch.rates.iter().copied().max().unwrap_or(switch.rate),
         rates: match switch.rates.len() {
             0 => vec![switch.rate; nodes[2]],
             _ => switch.rates,
         },
-=======
-        rates,
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         size: switch.size,
         flows: switch.flows,
         classes,
@@ -357,15 +298,9 @@ fn steps(
     file: &Fields,
     base: &Table,
     always: Option<&Table>,
-<<<<<<< HEAD
     switch: &AtSwitch<'_>,
 ) -> Option<Vec<LiveStep>> {
     let AtSwitch { nodes, classes, .. } = *switch;
-=======
-    shape: &Shape<'_>,
-) -> Option<Vec<LiveStep>> {
-    let Shape { nodes, classes, .. } = *shape;
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
     let mut names = Unique::new("step");
     let mut steps = Vec::new();
     let mut set = Table::default();
@@ -396,11 +331,7 @@ fn steps(
             .map(|entry| format!("{} = {}", entry.name, entry.value.data.inline()))
             .collect();
         let at = fields.at.clone();
-<<<<<<< HEAD
         let config = router(reader, step.wfq.then_some(&merged), at, switch)?;
-=======
-        let config = router(reader, step.wfq.then_some(&merged), at, shape)?;
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         let alike = || vec![1; classes.len()];
         let weights = config
             .cluster
@@ -432,13 +363,8 @@ fn router(
     reader: &mut Reader,
     cluster: Option<&Table>,
     at: Span,
-<<<<<<< HEAD
     &AtSwitch { nodes, rates, classes }: &AtSwitch<'_>,
-=======
-    shape: &Shape<'_>,
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
 ) -> Option<RouterConfig> {
-    let Shape { nodes, classes, rates } = *shape;
     let node = |data| SpannedValue { at: at.clone(), data };
     let entry =
         |name: &str, data| KeyValue { name: name.to_owned(), at: at.clone(), value: node(data) };
@@ -469,14 +395,8 @@ fn router(
             let name = entry("name", text(&format!("ol{link}")));
             let mut entries =
                 vec![name, entry("port", text(PORT.0)), entry("next_hops", Data::List(hops))];
-<<<<<<< HEAD
             let rate = rates.get(link - 1);
             entries.extend(rate.map(|rate| entry("rate", text(&format!("{}bit/s", rate.0)))));
-=======
-            if let Some(rate) = rates.get(link - 1) {
-                entries.push(entry("rate", text(&format!("{}bit/s", rate.0))));
-            }
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
             node(Data::Table(Table { entries }))
         });
         let links = Data::List(links.collect());

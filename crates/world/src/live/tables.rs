@@ -22,12 +22,7 @@ settings! {
         stated next_hops: u16 = 3, in 1..=8;
         /// What the switch sends to each next hop, Ethernet headers included (14 bytes a packet).
         stated rate: BitRate = BitRate(100_000), in 100_000..=1_000_000_000, is required;
-<<<<<<< HEAD
         /// The same for each next hop, where they differ.
-=======
-        /// What it sends to each of them, if that differs; the `[[cluster.link]]` have these rates,
-        /// too.
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         stated rates: Vec<BitRate> = Vec::new(), absent "`rate` for each";
         /// Length of each IP packet of the traffic.
         stated size: Bytes = Bytes(1_000), in 60..=1_500;
@@ -55,7 +50,7 @@ settings! {
         stated time as for: Nanos = Nanos::SECOND, in 10_000_000..=LONGEST, is required;
         /// How long traffic runs before.
         stated settle: Nanos = Nanos::from_millis(500), in 0..=LONGEST;
-        /// Load of each link in parts of what the fastest one carries, every class the same.
+        /// Load of each link in parts of what it carries, every class the same.
         stated offer: f64 = 1.0, between 0.01..=10.0, is required;
         /// Settings that override those of the file's `[cluster]`: all forwarders are started anew.
         stated cluster: Option<String> = None, written CLUSTER, absent "those of the step before";

@@ -10,12 +10,8 @@ impl Cluster {
     /// (Re)starts it on the data it has.
     fn etcd(&mut self) {
         let url = format!("http://{AT}");
-<<<<<<< HEAD
         let data = self.folder.path().join("etcd");
         let mut command = etcd::command(&url, "http://127.0.0.1:2380", &data);
-=======
-        let mut command = etcd::command(&url, 2380, &self.folder.path().join("etcd"));
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         sys::die_with_parent(&mut command);
         sys::spawn_in_netns(&mut command, &self.net.name("ed")).unwrap();
         self.processes.push(("ed".to_owned(), command.spawn().unwrap()));
@@ -35,13 +31,9 @@ impl Cluster {
         let namespace = self.net.name("ed");
         let done = std::thread::spawn(move || {
             sys::enter_netns(&namespace).unwrap();
-<<<<<<< HEAD
             eventually("etcd takes a value", || etcd::ask(AT, "kv/txn", "", &body).is_some());
-=======
-            etcd::ask(AT, "kv/txn", "", &body)
->>>>>>> 37cf0013 (Cluster: an operator's page and its commands, done by a test (every node upgraded in turn, no packet lost); flows go back to a forwarder that was silent; what a late window still has goes before the next state: two sent on one link now and then, and a pause left a forwarder without work)
         });
-        drop(done.join().unwrap());
+        done.join().unwrap();
     }
 
     /// Waits until voice has this part of each link for a while, and at least so many packets
