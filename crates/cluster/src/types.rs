@@ -132,6 +132,11 @@ pub trait Forwarder {
     /// Moves packets from the head of a queue to the port, to be sent from [`Grant::at`] on.
     fn grant(&mut self, grant: Grant);
 
+    /// A cycle is opened, at this time: this node is about to say what waits in it, and may be sent
+    /// on its links by others as soon as they have heard that. What it was granted before and has
+    /// not sent yet goes out first. Not asked where windows last through exchanges (P-DS).
+    fn closes_window(&mut self, _now: Nanos) {}
+
     /// Sends a whole Ethernet frame (without check sequence) to all other nodes. `frame` is only
     /// lent.
     fn broadcast(&mut self, frame: &[u8]);

@@ -41,6 +41,9 @@ impl Engine {
         }
         let wait = if self.is_master() { self.config.exchange_time() } else { self.config.t_br };
         self.phase = Phase::Exchange { deadline: now + wait };
+        if !self.config.is_pipelined() {
+            forwarder.closes_window(now.saturating_sub(self.ahead));
+        }
         self.say(cycle, forwarder);
         if declares {
             self.send_clock(cycle, true, forwarder);

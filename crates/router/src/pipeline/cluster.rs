@@ -49,6 +49,8 @@ struct Around {
     queues: Vec<Queue>,
     /// What may leave at its time, in order.
     granted: VecDeque<Granted>,
+    /// How many of these, the first ones, are of a window that is over.
+    of_old_window: usize,
     outbox: Vec<Frame>,
     news: Vec<Event>,
     /// By link.
@@ -59,6 +61,8 @@ struct Around {
     next_pace: Pace,
     limit: usize,
     late: u64,
+    /// How long after its time a packet may still be sent.
+    bound: Nanos,
     /// For how long, and how many packets had waited: not told yet.
     stood_still: Option<(Nanos, usize)>,
 }
@@ -111,6 +115,22 @@ impl Around {
         queue.packets.push_front(granted.packet);
     }
 
+    /// Those whose time is over by more than the bound wait again: another forwarder may have their
+    /// link by then. They stay charged to their class. To say that nothing was sent would take back
+    /// what the whole window had charged, most of which was sent: a burst of 52 packets went free
+    /// for one that was late.
+    fn give_back_what_is_late(&mut self, now: Nanos) {
+        let is_late = |granted: &&Granted| now.saturating_sub(granted.at) > self.bound;
+        let late = self.granted.iter().take_while(is_late).count();
+        for at in (0..late).rev() {
+            // The last one first, so that the queue is as it was.
+            if let Some(granted) = self.granted.remove(at) {
+                self.give_back(granted);
+            }
+        }
+        self.late += late as u64;
+    }
+
     /// What was granted is dropped instead.
     fn take_back(&mut self, granted: Granted, reason: Reason, pool: &mut FramePool) {
         let queue = &mut self.queues[granted.queue];
@@ -148,10 +168,25 @@ impl Forwarder for Acting<'_> {
             let slot = around.pace.slot(grant.link, length(&packet));
             let port = around.ports[grant.link];
             // In order of time also where several links are served in one round.
-            let place = around.granted.partition_point(|other| other.at <= at);
+            let new = around.granted.partition_point(|other| other.at <= at);
+            let place = new.max(around.of_old_window);
             around.granted.insert(place, Granted { at, queue, port, packet });
             at += slot;
         }
+    }
+
+    fn closes_window(&mut self, now: Nanos) {
+        let around = &mut *self.around;
+        around.give_back_what_is_late(now);
+        // Its window began late by less than the bound, and ends as late.
+        let soon = now + around.bound;
+        while around.granted.back().is_some_and(|last| last.at > soon) {
+            let Some(granted) = around.granted.pop_back() else { break };
+            around.give_back(granted);
+            around.late += 1;
+        }
+        around.granted.iter_mut().for_each(|granted| granted.at = granted.at.min(now));
+        around.of_old_window = around.granted.len();
     }
 
     fn broadcast(&mut self, frame: &[u8]) {
@@ -226,6 +261,7 @@ impl ClusterRole {
                 classes,
                 queues: std::iter::repeat_with(Queue::new).take(queues).collect(),
                 granted: VecDeque::new(),
+                of_old_window: 0,
                 outbox: Vec::new(),
                 news: Vec::new(),
                 ports: section.links.iter().map(|link| link.port).collect(),
@@ -233,6 +269,7 @@ impl ClusterRole {
                 next_pace: Pace::of(&section.config),
                 limit: section.limit as usize,
                 late: 0,
+                bound: section.config.t_br,
                 stood_still: None,
             },
             section: section.clone(),
@@ -273,6 +310,7 @@ impl ClusterRole {
         }
         self.around.next_pace = Pace::of(&config);
         self.around.limit = wanted.limit as usize;
+        self.around.bound = wanted.config.t_br;
         self.engine_config = config;
         self.section = wanted.clone();
         Ok(())
@@ -384,26 +422,19 @@ impl ClusterRole {
         !self.around.outbox.is_empty()
     }
 
-    /// The next packet that may leave at `now`, and its port. Those whose time is over by more than
-    /// `t_br` go back to their queues: another forwarder may have their link by then. They stay
-    /// charged to their class. To say that nothing was sent would take back what the whole window
-    /// had charged, most of which was sent: a burst of 52 packets went free for one that was late.
+    /// The next packet that may leave at `now`, and its port.
     pub(super) fn pop_granted(&mut self, now: Nanos) -> Option<(usize, QueuedPacket)> {
         let around = &mut self.around;
-        let bound = self.section.config.t_br;
-        let late = around
-            .granted
-            .iter()
-            .take_while(|granted| now.saturating_sub(granted.at) > bound)
-            .count();
-        for at in (0..late).rev() {
-            // The last one first, so that the queue is as it was.
-            if let Some(granted) = around.granted.remove(at) {
-                around.give_back(granted);
-            }
-        }
-        around.late += late as u64;
+        around.give_back_what_is_late(now);
         around.granted.front().filter(|first| first.at <= now)?;
+        let granted = around.granted.pop_front()?;
+        Some((usize::from(granted.port), granted.packet))
+    }
+
+    /// The next packet of a window that is over, and its port: it goes before what the engine says.
+    pub(super) fn pop_of_old_window(&mut self) -> Option<(usize, QueuedPacket)> {
+        let around = &mut self.around;
+        around.of_old_window = around.of_old_window.checked_sub(1)?;
         let granted = around.granted.pop_front()?;
         Some((usize::from(granted.port), granted.packet))
     }
@@ -427,6 +458,7 @@ impl ClusterRole {
                 pool.release(packet.into_frame());
             }
         }
+        around.of_old_window = 0;
         for _ in 0..around.granted.len() {
             let Some(granted) = around.granted.pop_front() else { break };
             if !meant(granted.port) {

@@ -294,6 +294,59 @@ fn a_late_packet_does_not_make_its_whole_burst_free() {
     assert!((2.8..3.3).contains(&ratio), "voice had bursts for nothing: {voice} : {rest}");
 }
 
+/// L-DS: a forwarder that gets its processor 0.8 ms late (`t_br` is 1 ms) has a window that ends
+/// later than the others'. What it still has of it when the next cycle is opened goes before its
+/// state does, not after: with that state another one may have the link, and two sent on it.
+#[test]
+fn what_a_late_window_still_has_leaves_before_the_next_state_does() {
+    let mut nodes = cluster("variant = \"l-ds\"\nl = 200\noverhead = 0\nearly_close = true");
+    let mut now = START;
+    let (mut late_until, mut turn, mut collisions, mut seen) = (START, 0_u64, 0, 0);
+    // By node: whether it has sent its state since the others last began.
+    let mut stated = [false; 3];
+    let mut users: BTreeMap<usize, usize> = BTreeMap::new();
+    while now < START + Nanos::from_millis(1_700) {
+        now += Nanos::from_micros(50);
+        for at in 0..nodes.len() {
+            // Node 3 comes 0.8 ms late each time that all states are there.
+            if at == 2 && now < late_until {
+                continue;
+            }
+            let Node { pipeline, ports, .. } = &mut nodes[at];
+            pipeline.round(now, ports);
+            while let Some(frame) = nodes[at].outside.take() {
+                let to = destination_mac(&frame).unwrap();
+                if to.is_group() {
+                    // The first byte of the header is the version, the second 1 for a state.
+                    stated[at] |= frame[19] == 1;
+                    if stated == [true; 3] {
+                        (stated, turn) = ([false; 3], turn + 1);
+                        users.clear();
+                        if turn % 2 == 0 {
+                            late_until = now + Nanos::from_micros(800);
+                        }
+                    }
+                    for other in (0..nodes.len()).filter(|other| *other != at) {
+                        assert!(nodes[other].outside.inject(&frame));
+                    }
+                } else if let Some(link) = (0..3).find(|link| hop(*link).0 == to) {
+                    seen += 1;
+                    // Once it has said its next state, what it sends is of the next cycle.
+                    if !stated[at] {
+                        collisions += usize::from(*users.entry(link).or_insert(at) != at);
+                    } else {
+                        collisions += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("{turn} cycles, {seen} packets, {collisions} where another may send");
+    assert!(turn > 20 && seen > 500, "{turn} {seen}");
+    assert_eq!(collisions, 0);
+    assert_eq!(nodes.iter_mut().map(|node| node.view(now).late).sum::<u64>(), 0);
+}
+
 /// A process that is stopped for so long that balancers have given its flows to others comes back
 /// with queues that hold what they could not send: of one class only, which then takes a forwarder.
 #[test]
