@@ -48,6 +48,7 @@ fn named(prefix: &str, interface: &str) -> String {
 /// The other half of a port that is attached inline.
 pub(crate) fn ingress_of(port: &PortConfig) -> Option<PortConfig> {
     (port.attachment == Attachment::Inline).then(|| PortConfig {
+        optional: false,
         name: format!("{}{INGRESS}", port.name),
         interface: pair_of(&port.interface).1,
         io: None,
@@ -117,6 +118,10 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
             let message = "attach = \"inline\" and \"bridge\" work with packet sockets: leave `io` \
                            out";
             fail(fields, "io", message);
+        }
+        if some(&|port| port.optional && port.attach() != Attach::Route) {
+            let message = "only a port with attach = \"route\" can be optional";
+            fail(fields, "optional", message);
         }
         if bridges != 2 && some(&bridged) {
             let message = format!(

@@ -13,33 +13,7 @@ use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     let mut out = Vec::new();
     section(&mut out, "router", Some(&old.router), Some(&new.router), &[]);
-    for port in &new.ports {
-        match old.ports.iter().find(|known| known.name == port.name) {
-            None => out.push(format!("port {} is new", port.name)),
-            Some(known) if known.attachment != port.attachment => out.push(format!(
-                "port {}: attach {} becomes {} (needs a restart)",
-                port.name,
-                known.attachment.name(),
-                port.attachment.name()
-            )),
-            Some(known) if known.interface != port.interface => out.push(format!(
-                "port {}: interface {} becomes {}",
-                port.name, known.interface, port.interface
-            )),
-            Some(known) if old.io_of(known) != new.io_of(port) => out.push(format!(
-                "port {}: io {} becomes {}",
-                port.name,
-                old.io_of(known).name(),
-                new.io_of(port).name()
-            )),
-            Some(_) => {}
-        }
-    }
-    for port in
-        old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name))
-    {
-        out.push(format!("port {} goes", port.name));
-    }
+    ports(&mut out, old, new);
     section(&mut out, "flows", Some(&old.flows), Some(&new.flows), &[]);
     if old.flows.lists != new.flows.lists {
         out.push("flows: another global list, which begins empty".to_owned());
@@ -86,6 +60,41 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     section(&mut out, "balancer", old.balancer.as_ref(), new.balancer.as_ref(), &[]);
     section(&mut out, "membership", old.membership.as_ref(), new.membership.as_ref(), &[]);
     out
+}
+
+/// The differences of the ports.
+fn ports(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
+    for port in &new.ports {
+        match old.ports.iter().find(|known| known.name == port.name) {
+            None => out.push(format!("port {} is new", port.name)),
+            Some(known) if known.attachment != port.attachment => out.push(format!(
+                "port {}: attach {} becomes {} (needs a restart)",
+                port.name,
+                known.attachment.name(),
+                port.attachment.name()
+            )),
+            Some(known) if known.interface != port.interface => out.push(format!(
+                "port {}: interface {} becomes {}",
+                port.name, known.interface, port.interface
+            )),
+            Some(known) if old.io_of(known) != new.io_of(port) => out.push(format!(
+                "port {}: io {} becomes {}",
+                port.name,
+                old.io_of(known).name(),
+                new.io_of(port).name()
+            )),
+            Some(known) if known.optional != port.optional => out.push(format!(
+                "port {}: optional {} becomes {}",
+                port.name, known.optional, port.optional
+            )),
+            Some(_) => {}
+        }
+    }
+    for port in
+        old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name))
+    {
+        out.push(format!("port {} goes", port.name));
+    }
 }
 
 fn fairdrop(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {

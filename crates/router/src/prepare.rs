@@ -8,6 +8,7 @@ mod discard;
 mod epoch;
 mod ivs;
 mod kernel_way;
+mod open;
 mod pipeline;
 mod tables;
 mod take_over;
@@ -18,22 +19,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use evenkeel_config::{Attach, Io, Mode, PortConfig, RouterConfig};
+use evenkeel_config::{Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
-use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
+use evenkeel_ports::af_xdp::{XdpCommon, XdpPart};
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
-use evenkeel_ports::inline::{InlinePort, Side};
-use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
-use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError, Umem};
 
 use self::discard::discard_until;
 use self::pipeline::build_pipeline;
 use self::tables::MirrorStart;
-use crate::attachment::{Attachment, Hold, offloads_of, settle};
+use crate::attachment::{Attachment, settle};
 use crate::claim::Claim;
 pub(crate) use bypass::reverse_path_of;
 
@@ -43,9 +40,6 @@ use crate::mirror::{MirrorEvent, MirrorView};
 use crate::options::{Options, Seeded};
 use crate::pipeline::{Buffers, LinkState, WorkerShares};
 use crate::worker::{Message, Worker};
-
-/// In mode `busy` one in so many frames has a stamp of the kernel's.
-const BUSY_STAMPS: u32 = 8;
 
 /// What the leader gives a follower when the interfaces are ready.
 pub(crate) struct MirrorFeed {
@@ -317,127 +311,6 @@ impl<'a> WorkerBuilder<'a> {
         Ok(())
     }
 
-    /// Opens a port; the leader makes its interface ready too. `transition`: how it takes over
-    /// from another port; `None`: it does not.
-    fn open(&mut self, at: usize, transition: Option<PortTransition>) -> Result<(), StartError> {
-        let port = self.worker.config.ports[at].clone();
-        let error = |error| port_error(&port.name, error);
-        let opened = self.open_device(at, &port)?;
-        let opened = self.with_kernel(&port, opened);
-        let (mut offloads, mut guard) = (None, None);
-        // A port that takes over gets guard and offloads from the old one.
-        if self.worker.mirror.leads() && matches!(transition, None | Some(PortTransition::New)) {
-            let (attach, interface) = (port.attach(), port.interface.as_str());
-            offloads = offloads_of(&*opened, attach, interface, &self.options.runtime_dir)
-                .map_err(error)?;
-            let warning = offloads.as_ref().and_then(Offloads::warning);
-            if let (Some(report), Some(warning)) = (self.options.report, warning) {
-                report(warning);
-            }
-            let Worker { local, beater, .. } = &self.worker;
-            guard = Hold::of(&*opened, attach, interface, local, beater.heart()).map_err(error)?;
-            if transition.is_some() {
-                // It can be guarded. Until this worker receives, the kernel forwards.
-                guard = None;
-            }
-        }
-        self.opened[at] = Some(match self.options.captures.get(&port.name) {
-            Some(file) => {
-                let file = capture_of(file, self.number);
-                Box::new(PcapTap::create(opened, &file, PcapTapOptions::default()).map_err(error)?)
-            }
-            None => opened,
-        });
-        self.attachments[at] = Some(Attachment {
-            name: port.name.clone(),
-            attach: port.attach(),
-            interface: port.interface,
-            claim: self.claims[at].take(),
-            watched: false,
-            guard,
-            offloads,
-            in_use: true,
-            link: self.links[at],
-            retry: None,
-        });
-        Ok(())
-    }
-
-    /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
-    fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
-        let side = match port.attach() {
-            Attach::Route => None,
-            Attach::InlineWire => Some(Side::Wire),
-            Attach::InlineKernel => Some(Side::Kernel),
-            Attach::Bridge => Some(Side::Bridge),
-        };
-        if let Some(side) = side {
-            return match InlinePort::open(&port.interface, side) {
-                Ok(opened) => Ok(Box::new(opened)),
-                Err(error) => Err(port_error(&port.name, error)),
-            };
-        }
-        let part = self.xdp_parts[at].clone();
-        let fanout = part.is_some().then(|| self.fanout_groups[at]);
-        let io = self.options.io_here(&self.worker.config, port);
-        self.say_why(port, io);
-        // All workers do as the leader does: a queue without a socket is the kernel's.
-        let follows = part.as_ref().is_some_and(|part| part.worker > 0);
-        let xdp = match &part {
-            Some(part) if follows => part.common.is_attached(),
-            _ => io != Io::AfPacket,
-        };
-        if xdp {
-            let falls_back = io == Io::Auto && !follows;
-            match self.open_xdp(port, part) {
-                Ok(opened) => return Ok(Box::new(opened)),
-                Err(error) if falls_back && !error.is_of_the_interface() => {
-                    if let Some(report) = self.options.report {
-                        let why = format!("packet sockets instead of AF_XDP: {error}");
-                        report(&format!("port {}: {why}", port.name));
-                    }
-                }
-                Err(error) => return Err(xdp_error(&port.name, error)),
-            }
-        }
-        // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
-        // need be doubles the memory that frames pass through.
-        let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
-        let options =
-            AfPacketOptions { max_frame, fanout, whole: true, ..AfPacketOptions::default() };
-        match AfPacketPort::open(&port.interface, options) {
-            Ok(opened) => Ok(Box::new(opened)),
-            Err(error) => Err(port_error(&port.name, error)),
-        }
-    }
-
-    fn open_xdp(
-        &mut self,
-        port: &PortConfig,
-        part: Option<XdpPart>,
-    ) -> Result<AfXdpPort, PortError> {
-        let Worker { pipeline, config, local, beater, .. } = &mut self.worker;
-        let pool = pipeline.pool_mut();
-        let interface = &port.interface;
-        // Half of the buffers wait for frames, the others hold them.
-        let buffers = Some(pool.buffers() / 2 / config.ports.len().max(1));
-        // A worker that asks all the time needs few stamps to know when a frame has come.
-        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
-        let options = AfXdpOptions {
-            buffers,
-            stamp_every,
-            heart: Some(Arc::clone(beater.heart())),
-            ..AfXdpOptions::default()
-        };
-        match (&self.umem, part) {
-            (Some(umem), part) => {
-                AfXdpPort::open_beside(interface, options, umem.clone(), local, part)
-            }
-            (None, Some(part)) => AfXdpPort::open_part(interface, options, pool, local, part),
-            (None, None) => AfXdpPort::open(interface, options, pool, local),
-        }
-    }
-
     /// A worker that must be in time goes before ordinary threads, if it may; it says what it is.
     /// After the threads that it starts, which would inherit it.
     fn precede(&self) {
@@ -477,8 +350,10 @@ impl<'a> WorkerBuilder<'a> {
         self.precede();
         // All ports could be opened: a start that fails leaves the interfaces as they were.
         if self.worker.mirror.leads() {
-            for (at, port) in self.worker.config.ports.iter().enumerate() {
-                settle(&self.worker.config, at).map_err(|error| port_error(&port.name, error))?;
+            let Worker { config, attachments, .. } = &self.worker;
+            let ports = config.ports.iter().zip(attachments).enumerate();
+            for (at, (port, _)) in ports.filter(|(_, (_, attachment))| attachment.in_use) {
+                settle(config, at).map_err(|error| port_error(&port.name, error))?;
             }
         }
         if self.worker.mirror.leads() {

@@ -5,12 +5,14 @@
 
 mod fault;
 mod hand_over;
+mod late;
 mod pcap_tap;
 mod tracer;
 
 pub use fault::{FaultCounters, FaultInjector, FaultOptions, Faults};
 pub use hand_over::HandOver;
 pub(crate) use hand_over::{HANDED_OVER, unmark};
+pub use late::LatePort;
 pub use pcap_tap::{PcapTap, PcapTapOptions};
 pub use tracer::{TraceEvent, Tracer};
 

@@ -1,5 +1,7 @@
 //! A new worker takes over ports and pipelines of drained ones.
 
+use std::thread;
+
 use evenkeel_core::Nanos;
 use evenkeel_ports::{Port, sys};
 
@@ -19,6 +21,7 @@ impl WorkerBuilder<'_> {
     ) -> Worker {
         let Handover { workers, cut, buffers } = handover;
         let now = sys::monotonic_now();
+        let mut retired = Vec::new();
         for mut old in workers {
             for (at, transition) in transitions.iter().enumerate() {
                 let config = &self.worker.config.ports[at];
@@ -28,10 +31,11 @@ impl WorkerBuilder<'_> {
                 let Some(place) = old.attachments.iter().position(same) else { continue };
                 let attachment = old.attachments.remove(place);
                 let port = old.ports.remove(place);
-                self.take_port(&mut old, at, *transition, attachment, port);
+                retired.extend(self.take_port(&mut old, at, *transition, attachment, port));
             }
             for (attachment, mut port) in old.attachments.drain(..).zip(old.ports.drain(..)) {
                 old.pipeline.port_closed(&attachment.name, &port.counters());
+                retired.push(port);
             }
             let Worker { pipeline, local, .. } = old;
             self.worker.local = local;
@@ -47,10 +51,14 @@ impl WorkerBuilder<'_> {
             self.start_port(now, at, *transition, cut);
         }
         self.worker.update_guards();
+        // The kernel takes 20 ms and more to close a socket or to unlink a program, and this worker
+        // forwards from now on. Where there is no thread for it, it waits.
+        let _ = thread::Builder::new().name("close".to_owned()).spawn(move || drop(retired));
         self.worker
     }
 
-    /// Takes a port of an old worker where its socket is kept, else what goes on without it.
+    /// Takes a port of an old worker where its socket is kept, else what goes on without it: gives
+    /// it back to be closed.
     fn take_port(
         &mut self,
         old: &mut Worker,
@@ -58,12 +66,12 @@ impl WorkerBuilder<'_> {
         transition: PortTransition,
         attachment: Attachment,
         mut port: Box<dyn Port>,
-    ) {
+    ) -> Option<Box<dyn Port>> {
         if transition == PortTransition::Kept {
             self.opened[at] = Some(port);
             self.attachments[at] =
                 Some(Attachment { watched: false, link: self.links[at], ..attachment });
-            return;
+            return None;
         }
         old.pipeline.port_closed(&attachment.name, &port.counters());
         // Claim, offloads and guard are the leader's.
@@ -75,6 +83,7 @@ impl WorkerBuilder<'_> {
             new.guard = attachment.guard;
             new.in_use = transition == PortTransition::Overlapping && attachment.in_use;
         }
+        Some(port)
     }
 
     /// Begins to forward what a port receives.

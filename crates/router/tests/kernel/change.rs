@@ -153,9 +153,9 @@ fn ports_come_and_go_and_no_packet_of_the_others_is_lost() {
         let removed = snapshot.removed.unwrap();
         assert_eq!(removed.ports, 1);
         assert!(removed.link.classes[0].sent_packets >= 10, "{removed:?}");
-        // It is no port any more: what has a route there cannot be forwarded.
-        let (_, output) = lab.net.try_output("a", "ping -n -c 1 -W 1 10.3.0.2");
-        assert!(output.contains("Unreachable"), "{output}");
+        // It is no port any more: what has a route there the kernel forwards.
+        lab.ping("10.3.0.2", 5);
+        assert!(lab.snapshot().port("lan").unwrap().elsewhere >= 5);
         lab.reload(&with_port("")).unwrap();
         eventually("it to be up again", || lab.snapshot().port("opt").unwrap().up);
         lab.ping("10.3.0.2", 5);
@@ -168,7 +168,9 @@ fn ports_come_and_go_and_no_packet_of_the_others_is_lost() {
     assert!(grown(|snapshot| snapshot.link("wan").unwrap().classes[0].sent_packets) >= sent);
     assert!(grown(|snapshot| snapshot.port("wan").unwrap().tx_packets) >= sent);
     assert!(after.uptime_ns > before.uptime_ns && after.seed == before.seed);
-    assert!(lab.forwarded_by_kernel() <= 4, "the kernel forwarded");
+    // Ten to the port that was none for a while, and back.
+    let by_kernel = lab.forwarded_by_kernel();
+    assert!(by_kernel <= 14, "the kernel forwarded {by_kernel}");
 }
 
 #[test]

@@ -119,6 +119,42 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     lab.ping("10.2.0.2", 5);
 }
 
+/// F13: one interface of three was missing at boot, and nothing was forwarded.
+#[test]
+fn a_router_starts_without_an_optional_interface_and_uses_it_once_it_is_there() {
+    for (test, rest) in [("late", ""), ("late2", TWO)] {
+        let Some(mut lab) = Lab::wired(test, |net, left, right| {
+            net.wire_of_queues(left, right, QUEUES);
+        }) else {
+            return;
+        };
+        lab.net.ip("r", "link del wan");
+        let mut config = Lab::config(rest);
+        config.ports[1].optional = true;
+        lab.start_with(config);
+        assert_eq!([0, 1].map(|at| lab.snapshot().ports[at].up), [true, false]);
+        // Then it goes once more, as any other.
+        for _ in 0..2 {
+            lab.net.wire_of_queues(("b", "b0"), ("r", "wan"), QUEUES);
+            lab.net.ip("b", "address add 10.2.0.2/24 dev b0");
+            lab.net.ip("b", "route add default via 10.2.0.1");
+            lab.net.ip("r", "address add 10.2.0.1/24 dev wan");
+            eventually("the port to be up", || lab.snapshot().port("wan").unwrap().up);
+            // The mirror tells of its network a moment later.
+            let ping = "ping -n -c 1 -W 1 10.2.0.2";
+            eventually("the way to b", || {
+                lab.net.try_output("a", ping).1.contains(" 0% packet loss")
+            });
+            let before = lab.forwarded("wan");
+            lab.ping("10.2.0.2", 5);
+            assert!(lab.forwarded("wan") >= before + 5, "the kernel did it");
+            lab.net.ip("r", "link del wan");
+            eventually("the port to be down", || !lab.snapshot().port("wan").unwrap().up);
+        }
+        assert_conserved(&lab.router.take().unwrap().stop().unwrap());
+    }
+}
+
 /// Bytes sent and waiting, by class; when.
 struct Look {
     sent: [u64; 2],

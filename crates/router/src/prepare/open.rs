@@ -1,0 +1,178 @@
+//! Opening the ports of a worker.
+
+use std::sync::Arc;
+
+use evenkeel_config::{Attach, Io, Mode, PortConfig};
+use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpPart};
+use evenkeel_ports::inline::{InlinePort, Side};
+use evenkeel_ports::offload::Offloads;
+use evenkeel_ports::wrap::{HandOver, LatePort, PcapTap, PcapTapOptions};
+use evenkeel_ports::{Port, PortError};
+
+use super::{WorkerBuilder, capture_of, port_error, xdp_error};
+use crate::attachment::{Attachment, Hold, offloads_of};
+use crate::error::StartError;
+use crate::handover::PortTransition;
+use crate::worker::Worker;
+
+/// In mode `busy` one in so many frames has a stamp of the kernel's.
+const BUSY_STAMPS: u32 = 8;
+
+impl WorkerBuilder<'_> {
+    /// Opens a port; the leader makes its interface ready too. `transition`: how it takes over
+    /// from another port; `None`: it does not.
+    pub(super) fn open(
+        &mut self,
+        at: usize,
+        transition: Option<PortTransition>,
+    ) -> Result<(), StartError> {
+        let port = self.worker.config.ports[at].clone();
+        let error = |error| port_error(&port.name, error);
+        let (opened, in_use) = match self.open_device(at, &port) {
+            Err(StartError::MissingInterface { .. }) if port.optional => {
+                (self.late(at, &port), false)
+            }
+            opened => (self.with_kernel(&port, opened?), true),
+        };
+        let (mut offloads, mut guard) = (None, None);
+        let is_new = matches!(transition, None | Some(PortTransition::New));
+        // A port that takes over gets guard and offloads from the old one.
+        if self.worker.mirror.leads() && is_new && in_use {
+            let (attach, interface) = (port.attach(), port.interface.as_str());
+            offloads = offloads_of(&*opened, attach, interface, &self.options.runtime_dir)
+                .map_err(error)?;
+            let warning = offloads.as_ref().and_then(Offloads::warning);
+            if let (Some(report), Some(warning)) = (self.options.report, warning) {
+                report(warning);
+            }
+            let Worker { local, beater, .. } = &self.worker;
+            guard = Hold::of(&*opened, attach, interface, local, beater.heart()).map_err(error)?;
+            if transition.is_some() {
+                // It can be guarded. Until this worker receives, the kernel forwards.
+                guard = None;
+            }
+        }
+        self.opened[at] = Some(match self.options.captures.get(&port.name) {
+            Some(file) => {
+                let file = capture_of(file, self.number);
+                Box::new(PcapTap::create(opened, &file, PcapTapOptions::default()).map_err(error)?)
+            }
+            None => opened,
+        });
+        self.attachments[at] = Some(Attachment {
+            name: port.name.clone(),
+            attach: port.attach(),
+            interface: port.interface,
+            claim: self.claims[at].take(),
+            watched: false,
+            guard,
+            offloads,
+            in_use,
+            link: self.links[at],
+            retry: None,
+        });
+        Ok(())
+    }
+
+    /// The port to an interface that is missing.
+    fn late(&mut self, at: usize, port: &PortConfig) -> Box<dyn Port> {
+        if let Some(report) = self.options.report
+            && self.number == 0
+        {
+            report(&format!(
+                "port {}: interface {} is missing: it is used as soon as it is there",
+                port.name, port.interface
+            ));
+        }
+        let (interface, options) = (port.interface.clone(), self.packet_options(at));
+        let open = move || {
+            let opened = AfPacketPort::open(&interface, options)?;
+            Ok(match HandOver::new(opened, &interface) {
+                Ok(opened) => Box::new(opened) as Box<dyn Port>,
+                // What an older kernel cannot do was said of the other ports.
+                Err((opened, _)) => Box::new(opened),
+            })
+        };
+        Box::new(LatePort::new(&port.interface, Box::new(open)))
+    }
+
+    /// How the packet sockets of a port are opened.
+    fn packet_options(&mut self, at: usize) -> AfPacketOptions {
+        // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
+        // need be doubles the memory that frames pass through.
+        let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
+        let fanout = self.xdp_parts[at].is_some().then(|| self.fanout_groups[at]);
+        AfPacketOptions { max_frame, fanout, whole: true, ..AfPacketOptions::default() }
+    }
+
+    /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
+    fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
+        let side = match port.attach() {
+            Attach::Route => None,
+            Attach::InlineWire => Some(Side::Wire),
+            Attach::InlineKernel => Some(Side::Kernel),
+            Attach::Bridge => Some(Side::Bridge),
+        };
+        if let Some(side) = side {
+            return match InlinePort::open(&port.interface, side) {
+                Ok(opened) => Ok(Box::new(opened)),
+                Err(error) => Err(port_error(&port.name, error)),
+            };
+        }
+        let part = self.xdp_parts[at].clone();
+        let io = self.options.io_here(&self.worker.config, port);
+        self.say_why(port, io);
+        // All workers do as the leader does: a queue without a socket is the kernel's.
+        let follows = part.as_ref().is_some_and(|part| part.worker > 0);
+        let xdp = match &part {
+            Some(part) if follows => part.common.is_attached(),
+            _ => io != Io::AfPacket,
+        };
+        if xdp {
+            let falls_back = io == Io::Auto && !follows;
+            match self.open_xdp(port, part) {
+                Ok(opened) => return Ok(Box::new(opened)),
+                Err(error) if falls_back && !error.is_of_the_interface() => {
+                    if let Some(report) = self.options.report {
+                        let why = format!("packet sockets instead of AF_XDP: {error}");
+                        report(&format!("port {}: {why}", port.name));
+                    }
+                }
+                Err(error) => return Err(xdp_error(&port.name, error)),
+            }
+        }
+        let options = self.packet_options(at);
+        match AfPacketPort::open(&port.interface, options) {
+            Ok(opened) => Ok(Box::new(opened)),
+            Err(error) => Err(port_error(&port.name, error)),
+        }
+    }
+
+    fn open_xdp(
+        &mut self,
+        port: &PortConfig,
+        part: Option<XdpPart>,
+    ) -> Result<AfXdpPort, PortError> {
+        let Worker { pipeline, config, local, beater, .. } = &mut self.worker;
+        let pool = pipeline.pool_mut();
+        let interface = &port.interface;
+        // Half of the buffers wait for frames, the others hold them.
+        let buffers = Some(pool.buffers() / 2 / config.ports.len().max(1));
+        // A worker that asks all the time needs few stamps to know when a frame has come.
+        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
+        let options = AfXdpOptions {
+            buffers,
+            stamp_every,
+            heart: Some(Arc::clone(beater.heart())),
+            ..AfXdpOptions::default()
+        };
+        match (&self.umem, part) {
+            (Some(umem), part) => {
+                AfXdpPort::open_beside(interface, options, umem.clone(), local, part)
+            }
+            (None, Some(part)) => AfXdpPort::open_part(interface, options, pool, local, part),
+            (None, None) => AfXdpPort::open(interface, options, pool, local),
+        }
+    }
+}
