@@ -73,7 +73,7 @@ settings! {
         /// packets are looked up everywhere; the others are found by a few bytes of their headers.
         /// Each takes 64 bytes of each worker's memory; more flows than these cost time, nothing
         /// else. 0: none is.
-        reload flow_cache: u32 = 131_072, in 0..=16_777_216, counting "flows";
+        reload flow_cache: u32 = 262_144, in 0..=16_777_216, counting "flows";
         /// What happens to a packet whose route leads back to the port it came from.
         reload hairpin: Hairpin = Hairpin::Forward;
         /// ICMP errors sent at most, per port and second. 0: none is ever sent.
@@ -190,6 +190,10 @@ settings! {
         reload io: Option<Io> = None, absent "as `[router]` says";
         /// What is taken over from the kernel.
         fixed attachment as attach: Attachment = Attachment::Route;
+        /// The router starts without the interface, and uses it as soon as it is there: for
+        /// tunnels, USB devices, interfaces that come late at boot. Such a port is routed
+        /// (`attach = "route"`), by packet sockets where the interface was missing at the start.
+        reload optional: bool = false;
     }
     plain {
         /// It is the other half of an inline port, which no file names: its link is the interface's

@@ -125,6 +125,16 @@ impl PackedFlow {
         self.0.iter().fold(u64::from(self.1.get()), fold)
     }
 
+    /// [`PackedFlow::new`] of an IPv4 flow: addresses and ports in one word each, the source in
+    /// the upper half, and the protocol.
+    #[inline]
+    #[must_use]
+    pub fn v4(addresses: u64, ports: u32, protocol: u8) -> Self {
+        let (source, destination) = ((addresses >> 32) as u32, addresses as u32);
+        let words = [source, 0, 0, 0, destination, 0, 0, 0, ports];
+        Self(words, FOUR | u32::from(protocol) << 24)
+    }
+
     /// The key that was packed.
     #[must_use]
     pub fn unpack(&self) -> FlowKey {

@@ -68,6 +68,19 @@ pub fn sum_20(header: &[u8; 20]) -> Sum {
     Sum(quads.iter().map(|quad| u64::from(u32::from_be_bytes(*quad))).sum())
 }
 
+/// Whether the checksum of an IPv4 header without options is right. The sum is taken in the byte
+/// order of the machine: all ones are so in any (RFC 1071, 2).
+#[inline]
+#[must_use]
+pub fn is_right_20(header: &[u8; 20]) -> bool {
+    let (quads, _) = header.as_chunks::<4>();
+    let sum: u64 = quads.iter().map(|quad| u64::from(u32::from_ne_bytes(*quad))).sum();
+    // Five words: 35 bits, then 33, then 18.
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    sum != 0 && sum.is_multiple_of(0xffff)
+}
+
 /// The sum over the pseudo-header of a transport packet of `len` bytes.
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: u32) -> Sum {
     let address = |address: IpAddr| match address {

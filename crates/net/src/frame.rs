@@ -375,14 +375,21 @@ pub fn parse_usual(frame: &[u8]) -> Option<Headers> {
 #[inline]
 pub(crate) fn usual_head(frame: &[u8]) -> Option<&[u8; PLAIN]> {
     let head: &[u8; PLAIN] = frame.first_chunk()?;
-    let total_len = usize::from(be16(head[16], head[17]));
-    let flags = be16(head[20], head[21]);
-    let usual = (head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45)
-        && (PLAIN - ETHERNET_HEADER..=frame.len() - ETHERNET_HEADER).contains(&total_len)
-        && flags & 0x3fff == 0
-        && matches!(head[23], protocol::TCP | protocol::UDP);
+    let (_, typed) = head.split_first_chunk::<12>()?;
+    let (_, flagged) = head.split_first_chunk::<20>()?;
+    // Whole words are compared with what they are to be, which is much less work than bytes. From
+    // the lowest byte: type, version and length of header, DSCP, length, number.
+    let first = u64::from_le_bytes(*typed.first_chunk()?);
+    // Fragment, TTL, protocol.
+    let second = u32::from_le_bytes(*flagged.first_chunk()?);
+    let total_len = usize::from(((first >> 32) as u16).swap_bytes());
+    let usual = first & 0xff_ffff == 0x45_0008
+        && second & 0xff3f == 0
+        && matches!((second >> 24) as u8, protocol::TCP | protocol::UDP)
+        && total_len >= PLAIN - ETHERNET_HEADER
+        && total_len + ETHERNET_HEADER <= frame.len();
     let (_, ip) = head.split_first_chunk::<ETHERNET_HEADER>()?;
-    (usual && checksum::sum_20(ip.first_chunk()?).fold() == 0xffff).then_some(head)
+    (usual && checksum::is_right_20(ip.first_chunk()?)).then_some(head)
 }
 
 /// [`parse`] of any frame.

@@ -111,6 +111,24 @@ pub fn mark(frame: &mut [u8]) {
     }
 }
 
+/// What [`decrement_ttl`] and [`set_macs`] do, of an IPv4 packet without tag whose time to live is
+/// more than 1: for frames of which that is known. `stations` are destination and source.
+///
+/// # Errors
+/// [`Reason::Truncated`] if the frame ends before its IP header does. Nothing changed.
+#[inline]
+pub fn forward_usual(frame: &mut [u8], stations: &[u8; 12]) -> Result<(), Reason> {
+    let Some(head) = frame.first_chunk_mut::<34>() else {
+        return Err(Reason::Truncated);
+    };
+    head[..12].copy_from_slice(stations);
+    head[22] = head[22].wrapping_sub(1);
+    let checksum = u16::from_be_bytes([head[24], head[25]]);
+    // The word with the time to live is 0x0100 less, whatever it was.
+    [head[24], head[25]] = checksum::update(checksum, 0x0100, 0).to_be_bytes();
+    Ok(())
+}
+
 /// Writes the differentiated services code point (its low 6 bits), in the frame and in `headers`;
 /// ECN stays, and IPv4's header checksum follows incrementally.
 ///

@@ -1,9 +1,8 @@
 //! Packets as nearly all are, and what tells their flows apart, in two words: for caches of flows,
 //! which have no time to parse.
 
-use core::net::{IpAddr, Ipv4Addr};
-
-use evenkeel_core::FlowKey;
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::packet::Ecn;
 
 use crate::PortIndex;
 use crate::frame::usual_head;
@@ -17,6 +16,8 @@ pub struct Usual {
     pub ip_len: u16,
     /// Time to live.
     pub ttl: u8,
+    /// What the header says of congestion notification.
+    pub ecn: Ecn,
 }
 
 impl Usual {
@@ -33,7 +34,8 @@ impl Usual {
             addresses: u64::from_be_bytes(*addresses.first_chunk()?),
             rest: u64::from(ports) | u64::from(head[23]) << 32 | u64::from(dscp) << 40,
         };
-        Some(Self { flow, ip_len: u16::from_be_bytes([head[16], head[17]]), ttl: head[22] })
+        let ip_len = u16::from_be_bytes([head[16], head[17]]);
+        Some(Self { flow, ip_len, ttl: head[22], ecn: Ecn::from_bits(head[15]) })
     }
 }
 
@@ -65,14 +67,7 @@ impl UsualFlow {
     /// Its flow, as parsing has it.
     #[inline]
     #[must_use]
-    pub const fn key(self) -> FlowKey {
-        FlowKey {
-            source: IpAddr::V4(Ipv4Addr::from_bits((self.addresses >> 32) as u32)),
-            destination: IpAddr::V4(Ipv4Addr::from_bits(self.addresses as u32)),
-            protocol: (self.rest >> 32) as u8,
-            source_port: (self.rest >> 16) as u16,
-            destination_port: self.rest as u16,
-            flow_label: 0,
-        }
+    pub fn packed(self) -> PackedFlow {
+        PackedFlow::v4(self.addresses, self.rest as u32, (self.rest >> 32) as u8)
     }
 }

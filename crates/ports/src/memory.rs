@@ -36,8 +36,9 @@ impl Wire {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.len == self.slots.len()
+    /// Frames that it still takes.
+    fn room(&self) -> usize {
+        self.slots.len() - self.len
     }
 
     /// A place of the ring; `at` is less than twice its length. A division would cost as much as a
@@ -132,7 +133,7 @@ impl MemoryPort {
     /// be completed.
     pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let mut wire = lock(&self.send);
-        if wire.is_full() || frame.len() > wire.slot {
+        if wire.room() == 0 || frame.len() > wire.slot {
             return false;
         }
         wire.push(frame, partial_checksum);
@@ -179,23 +180,23 @@ impl Port for MemoryPort {
             return 0;
         }
         let mut wire = lock(&self.receive);
-        let mut received = 0;
+        let (before, counters) = (out.len(), &mut self.counters);
+        let longest = pool.max_frame();
         for _ in 0..max {
             let Some((bytes, partial_checksum)) = wire.front() else { break };
-            if bytes.len() > pool.max_frame() {
-                self.counters.drop_one(Reason::FrameTooLong);
-            } else if let Some(mut frame) = pool.alloc_from(bytes) {
+            if let Some(mut frame) = pool.alloc_from(bytes) {
                 frame.set_partial_checksum(partial_checksum);
-                self.counters.rx_frames += 1;
-                self.counters.rx_bytes += bytes.len() as u64;
-                let vlan = crate::port::vlan_of(bytes);
-                out.push(RxFrame { frame, arrival: now, vlan });
-                received += 1;
+                counters.rx_bytes += bytes.len() as u64;
+                out.push(RxFrame { frame, arrival: now });
+            } else if bytes.len() > longest {
+                counters.drop_one(Reason::FrameTooLong);
             } else {
-                self.counters.drop_one(Reason::NoBuffer);
+                counters.drop_one(Reason::NoBuffer);
             }
             wire.pop();
         }
+        let received = out.len() - before;
+        counters.rx_frames += received as u64;
         received
     }
 
@@ -204,23 +205,19 @@ impl Port for MemoryPort {
             return 0;
         }
         let mut wire = lock(&self.send);
-        let mut taken = 0;
-        while let Some(frame) = frames.front() {
-            if wire.is_full() {
-                self.counters.tx_blocked += 1;
-                break;
-            }
+        let (counters, taken) = (&mut self.counters, frames.len().min(wire.room()));
+        if taken < frames.len() {
+            counters.tx_blocked += 1;
+        }
+        for frame in frames.drain(..taken) {
             if frame.len() > wire.slot {
-                self.counters.drop_one(Reason::PortRefused);
+                counters.drop_one(Reason::PortRefused);
             } else {
-                wire.push(pool.bytes(frame), frame.partial_checksum());
-                self.counters.tx_frames += 1;
-                self.counters.tx_bytes += frame.len() as u64;
+                wire.push(pool.bytes(&frame), frame.partial_checksum());
+                counters.tx_frames += 1;
+                counters.tx_bytes += frame.len() as u64;
             }
-            if let Some(frame) = frames.pop_front() {
-                pool.release(frame);
-            }
-            taken += 1;
+            pool.release(frame);
         }
         taken
     }
@@ -264,8 +261,7 @@ impl Port for MemoryPort {
     }
 
     fn tx_room(&self) -> usize {
-        let wire = lock(&self.send);
-        wire.slots.len() - wire.len
+        lock(&self.send).room()
     }
 }
 
@@ -351,7 +347,7 @@ mod tests {
         assert_eq!(right.rx_burst(&mut pool, Nanos(0), &mut out, 10), 0);
         right.set_state(PortState::Up);
         assert_eq!(right.rx_burst(&mut pool, Nanos(0), &mut out, 10), 1);
-        assert_eq!(out[0].vlan, Some(0x2005));
+        assert_eq!(pool.bytes(&out[0].frame)[12..16], tagged[12..16]);
         assert!(out[0].frame.partial_checksum());
     }
 }

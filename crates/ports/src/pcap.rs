@@ -16,7 +16,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use crate::error::{BadCapture, PortError};
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
+use crate::port::{Port, PortCounters, PortState, RxFrame};
 
 /// When the frames of a capture arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -233,7 +233,7 @@ impl Port for PcapReadPort {
             } else if let Some(frame) = pool.alloc_from(&next.bytes) {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += next.bytes.len() as u64;
-                out.push(RxFrame { frame, arrival, vlan: vlan_of(&next.bytes) });
+                out.push(RxFrame { frame, arrival });
                 received += 1;
             } else {
                 self.counters.drop_one(Reason::NoBuffer);

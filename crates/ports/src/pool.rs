@@ -90,6 +90,13 @@ impl Frame {
         self.partial_checksum
     }
 
+    /// Whether it is one frame on the wire, as it lies there.
+    #[inline]
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        !self.partial_checksum && self.segments == 1
+    }
+
     /// Sets what [`Frame::partial_checksum`] tells.
     pub const fn set_partial_checksum(&mut self, partial: bool) {
         self.partial_checksum = partial;
@@ -385,10 +392,10 @@ impl FramePool {
         if bytes.len() > self.max_frame() {
             return None;
         }
-        let mut frame = self.alloc()?;
-        frame.len = bytes.len() as u32;
-        self.bytes_mut(&frame).copy_from_slice(bytes);
-        Some(frame)
+        let index = self.free.pop()?;
+        let start = index as usize * self.buffer + HEADROOM;
+        self.region.slice_mut(start, bytes.len()).copy_from_slice(bytes);
+        Some(self.frame(index, HEADROOM, bytes.len()))
     }
 
     /// A second frame with the same contents and flags; `None` if no buffer is free, or if it is a

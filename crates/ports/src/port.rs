@@ -20,9 +20,6 @@ pub struct RxFrame {
     /// When it arrived, in the time of the `now` given to [`Port::rx_burst`], and never later than
     /// that `now`. The kernel's receive stamp where the back end has one, else `now`.
     pub arrival: Nanos,
-    /// Tag control information (priority, DEI, identifier) of the outermost 802.1Q tag, if the back
-    /// end saw one.
-    pub vlan: Option<u16>,
 }
 
 /// What the link of a port can do at the moment.
@@ -353,15 +350,5 @@ impl<P: Port + ?Sized> PortWrapper for Box<P> {
 
     fn inner_mut(&mut self) -> &mut P {
         self
-    }
-}
-
-/// Tag control information of the outermost VLAN tag of a frame, if it has one.
-pub(crate) fn vlan_of(frame: &[u8]) -> Option<u16> {
-    match frame.get(12..16)? {
-        [0x81, 0x00, high, low] | [0x88, 0xa8, high, low] => {
-            Some(u16::from_be_bytes([*high, *low]))
-        }
-        _ => None,
     }
 }

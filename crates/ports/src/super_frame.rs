@@ -3,7 +3,6 @@
 use evenkeel_core::Reason;
 
 use crate::pool::{Frame, FramePool};
-use crate::port::vlan_of;
 use crate::segment::{Segments, VnetHeader};
 
 /// What a frame takes of the wire beside its bytes: check sequence, preamble and gap.
@@ -50,7 +49,7 @@ pub(crate) fn alloc_whole(
     head: &[u8],
     longest: usize,
 ) -> Option<Frame> {
-    let segments = segments.filter(|_| header.needs_checksum() && vlan_of(head).is_none())?;
+    let segments = segments.filter(|_| header.needs_checksum() && !is_tagged(head))?;
     let (count, headers) = (segments.count(), segments.headers());
     if segments.frame_len() + (count - 1) * headers + count * AROUND > longest {
         return None;
@@ -61,6 +60,11 @@ pub(crate) fn alloc_whole(
     whole.set_partial_checksum(true);
     pool.describe(&mut whole, header.write(headers));
     Some(whole)
+}
+
+/// Whether a VLAN tag follows the addresses.
+fn is_tagged(frame: &[u8]) -> bool {
+    matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]))
 }
 
 impl FramePool {

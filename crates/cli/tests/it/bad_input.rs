@@ -357,7 +357,7 @@ fn check_says_where_fairdrop_cannot_work() {
     let short = advice("cpu = 1\nio = \"af-xdp\"\nbuffers = 512", "bandwidth = false");
     assert!(short.contains("holds 256 frames") && short.contains("to 1024"), "{short}");
     assert_eq!(advice("cpu = 1\nio = \"af-xdp\"\nbuffers = 1024", "bandwidth = false"), "");
-    assert_eq!(advice("cpu = 1\nbuffers = 512", "bandwidth = false"), "");
+    assert_eq!(advice("cpu = 1\nio = \"af-packet\"\nbuffers = 512", "bandwidth = false"), "");
     let never = advice("cpu = 1", "rule = { kind = \"mimd-ring\", high = 5000 }");
     assert!(never.contains("never shrinks"), "{never}");
     let workers = advice("workers = 2\ncpus = [0, 1]", "bandwidth = false");

@@ -74,6 +74,11 @@ impl LinkConfig {
         self.rate.into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
 
+    /// Whether it has no wire, no shaper, and scheduler calls that take no time.
+    pub(super) fn is_straight(&self) -> bool {
+        self.rate.is_none() && self.shaper.is_none() && self.dequeue_time == Nanos::ZERO
+    }
+
     /// A paced link with the default ring.
     #[must_use]
     pub fn paced(rate: BitRate) -> Self {

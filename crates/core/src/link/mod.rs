@@ -37,6 +37,7 @@
 mod blocking;
 mod config;
 mod handover;
+mod pass;
 mod ring;
 mod wire;
 
@@ -119,6 +120,8 @@ impl Start {
 #[derive(Debug)]
 pub struct Link<P, S> {
     config: LinkConfig,
+    /// Nothing between scheduler and port takes time: see [`LinkConfig::is_straight`].
+    is_straight: bool,
     scheduler: S,
     shaper: Option<Shaper>,
     ring: Ring<P>,
@@ -166,6 +169,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         in_range("classes", classes.into(), 1..=LinkConfig::MAX_CLASSES.into(), "classes")?;
         Ok(Self {
             config,
+            is_straight: config.is_straight(),
             scheduler,
             shaper: config.shaper.map(|shaper| Shaper::new(shaper, Nanos::ZERO)),
             ring: Ring::new(config.ring),
@@ -192,10 +196,17 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// A packet arrives at `now`. First [`advance`](Self::advance)s to `now`; then the packet goes
     /// to the scheduler, and the transmit side starts if it was idle.
     pub fn enqueue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
-        let packet = match self.pass(now, packet, sink) {
-            Ok(treated) => return treated,
-            Err(packet) => packet,
-        };
+        match self.pass(now, &packet, sink.room()) {
+            Some(treated) => {
+                sink.transmitted(self.clock, packet);
+                treated
+            }
+            None => self.queue(now, packet, sink),
+        }
+    }
+
+    /// [`enqueue`](Self::enqueue) of a packet that does not [pass](Self::pass).
+    pub fn queue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
         let now = self.arrive_at(now, sink);
         self.qostat.came(&packet);
         let blocked = self.blocks() && now < self.processor_free;
@@ -213,61 +224,6 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         self.run(now, sink);
         treated
-    }
-
-    /// The short way of a link without a rate on which nothing waits and nothing is due: to the
-    /// port at once, with the same meters as by the long one. `Err` gives the packet back, and
-    /// nothing has changed.
-    #[inline]
-    fn pass(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Result<Treated, P> {
-        let now = now.max(self.clock);
-        if !self.is_idle() || self.tick.is_none_or(|tick| tick <= now) || sink.room() == 0 {
-            return Err(packet);
-        }
-        let Some(treated) = self.scheduler.bypass(now, &packet) else { return Err(packet) };
-        self.clock = now;
-        self.qostat.passed(now, &packet);
-        sink.transmitted(now, packet);
-        if sink.room() > 0 {
-            // The call that the long way would have made once more, and that would have found
-            // nothing.
-            self.qostat.called(0);
-        } else {
-            self.start = Start::Blocked;
-        }
-        Ok(treated)
-    }
-
-    /// Whether nothing waits that could not go at once: without a rate, a shaper, calls that take
-    /// time, packets in the ring.
-    #[inline]
-    fn is_idle(&self) -> bool {
-        self.start == Start::Idle { wake: Nanos::MAX }
-            && !self.wire.is_paced()
-            && self.ring.len() == 0
-            && self.shaper.is_none()
-            && self.config.dequeue_time == Nanos::ZERO
-            && self.waiting.is_empty()
-    }
-
-    /// Begins to read what finds the flow of this hash: for all packets of a burst, then
-    /// [`prefetch`](Self::prefetch) for all, then the first [`enqueue`](Self::enqueue). False:
-    /// packets pass the discipline by, nothing is read.
-    #[inline]
-    pub fn prefetch_bucket(&self, flow_hash: u64) -> bool {
-        let stays = !(self.is_idle() && self.scheduler.bypasses());
-        if stays {
-            self.scheduler.prefetch_bucket(flow_hash);
-        }
-        stays
-    }
-
-    /// Begins to read what [`enqueue`](Self::enqueue) of a packet with this flow hash will read.
-    #[inline]
-    pub fn prefetch(&self, flow_hash: u64) {
-        if !(self.is_idle() && self.scheduler.bypasses()) {
-            self.scheduler.prefetch(flow_hash);
-        }
     }
 
     /// Forgets the capacity of a paced wire before `until`, as if the computer had stopped: packets
@@ -373,6 +329,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         self.config = config;
         self.scheduler.set_rate(config.slowest());
+        self.is_straight = config.is_straight();
         self.restart(now);
         self.run(now, sink);
         Ok(())

@@ -103,7 +103,9 @@ impl Discipline for PfqConfig {
     type Queues<P: Packet> = Pfq<P>;
 
     fn memory(&self, packet: u64) -> u64 {
-        memory_of_flows(self.flows.most(), self.buffer.places(), packet)
+        let flows = self.flows.most();
+        let aqm = u64::from(flows) * size_of::<Codel>() as u64;
+        memory_of_flows(flows, self.buffer.places(), packet) + aqm
     }
 
     fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {

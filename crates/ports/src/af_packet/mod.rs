@@ -32,7 +32,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::error::PortError;
 use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting, vlan_of};
+use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
 use crate::sys::{set_option, set_send_buffer};
 use crate::wrap::HANDED_OVER;
 use device::{Device, Stamps, bind};
@@ -256,10 +256,9 @@ fn single(
     debug_assert!(whole, "the length was compared with what a buffer takes");
     frame.set_partial_checksum(waiting.partial_checksum);
     describe(pool, &mut frame, waiting);
-    let vlan = vlan_of(pool.bytes(&frame));
     counters.rx_frames += 1;
     counters.rx_bytes += frame.len() as u64;
-    out.push(RxFrame { frame, arrival, vlan });
+    out.push(RxFrame { frame, arrival });
 }
 
 impl Port for AfPacketPort {

@@ -8,7 +8,7 @@ use evenkeel_core::{Nanos, Reason};
 
 use super::ring::Waiting;
 use crate::pool::{Frame, FramePool};
-use crate::port::{PortCounters, RxFrame, vlan_of};
+use crate::port::{PortCounters, RxFrame};
 use crate::segment::{HEADER, Segments, VnetHeader};
 use crate::super_frame::{alloc_whole, single};
 
@@ -86,7 +86,7 @@ impl Unpacker {
                     counters.rx_frames += 1;
                     counters.rx_bytes += frame.cut_len() as u64;
                     counters.rx_more += u64::from(frame.segments() - 1);
-                    out.push(RxFrame { frame, arrival, vlan: None });
+                    out.push(RxFrame { frame, arrival });
                 } else {
                     counters.ring_loss += 1;
                     pool.release(frame);
@@ -148,8 +148,7 @@ impl Unpacker {
                 Ok(frame) => {
                     counters.rx_frames += 1;
                     counters.rx_bytes += frame.len() as u64;
-                    let vlan = vlan_of(pool.bytes(&frame));
-                    out.push(RxFrame { frame, arrival: self.arrival, vlan });
+                    out.push(RxFrame { frame, arrival: self.arrival });
                 }
                 Err(reason) => counters.drop_one(reason),
             }

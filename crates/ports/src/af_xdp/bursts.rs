@@ -8,7 +8,7 @@ use evenkeel_core::{Nanos, Reason};
 use super::options::FRAME_OVERHEAD;
 use super::{AfXdpPort, checksum};
 use crate::pool::{Frame, FramePool};
-use crate::port::{PortState, RxFrame, vlan_of};
+use crate::port::{PortState, RxFrame};
 use crate::sys::take_error;
 
 /// How often a port whose link is down looks at it.
@@ -59,11 +59,10 @@ impl AfXdpPort {
                     stamp.map_or(now, |stamp| stamp.min(now))
                 };
                 let bytes = pool.bytes(&frame);
-                let vlan = vlan_of(bytes);
                 frame.set_partial_checksum(self.checksums && checksum::is_partial(bytes));
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += u64::from(received.len);
-                out.push(RxFrame { frame, arrival, vlan });
+                out.push(RxFrame { frame, arrival });
             }
             if taken > 0 {
                 queue.filled -= taken;

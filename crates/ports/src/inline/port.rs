@@ -15,7 +15,7 @@ use crate::af_packet::device::{Device, Stamps, bind};
 use crate::error::PortError;
 use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
+use crate::port::{Port, PortCounters, PortState, RxFrame};
 use crate::segment::{Segments, VnetHeader};
 use crate::super_frame::{alloc_whole, single};
 use crate::sys::{set_option, set_send_buffer};
@@ -103,7 +103,7 @@ impl InlinePort {
             counters.rx_frames += 1;
             counters.rx_bytes += whole.cut_len() as u64;
             counters.rx_more += u64::from(whole.segments() - 1);
-            out.push(RxFrame { frame: whole, arrival, vlan: vlan_of(frame) });
+            out.push(RxFrame { frame: whole, arrival });
             self.inbox.advance();
             return 1;
         }
@@ -120,8 +120,7 @@ impl InlinePort {
                 Ok(copied) => {
                     counters.rx_frames += 1;
                     counters.rx_bytes += copied.len() as u64;
-                    let vlan = vlan_of(pool.bytes(&copied));
-                    out.push(RxFrame { frame: copied, arrival, vlan });
+                    out.push(RxFrame { frame: copied, arrival });
                 }
                 Err(reason) => counters.drop_one(reason),
             }

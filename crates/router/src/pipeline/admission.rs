@@ -73,6 +73,11 @@ impl PortSlot {
         self.admission = Some(admission);
     }
 
+    /// Whether admission or scheduler look up the flow of a packet, as things are.
+    pub(super) fn looks_up_flows(&self) -> bool {
+        self.admission.is_some() || self.link.looks_up_flows()
+    }
+
     /// Prefetches what finds the flow of this hash in admission and scheduler. False: neither will
     /// look for it.
     #[inline]

@@ -1,7 +1,7 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
 use evenkeel_core::admit::{Pin, Verdict};
-use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::schedule::{Scheduler, Treated};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
 
@@ -17,15 +17,17 @@ impl Pipeline {
         let slot = &mut self.ports[port];
         slot.admit_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);
-        let Some(admission) = &mut slot.admission else { return self.enter(port, queued, at) };
+        let Some(admission) = &mut slot.admission else {
+            let _ = self.enter(port, queued, at);
+            return;
+        };
         let scheduler = slot.link.scheduler();
         let classifier = &self.classifier;
         let backlog =
             |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, classifier.hash(flow)) };
         match admission.decide(at, &queued, pin, &backlog, &mut self.admissions.lists) {
             Verdict::Pass => {
-                let (link, mut egress) = self.outgoing(port);
-                let treated = link.enqueue(at, queued, &mut egress);
+                let treated = self.enter(port, queued, at);
                 if let Some(admission) = &mut self.ports[port].admission {
                     admission.treated(at, treated, &mut self.admissions.lists);
                 }
@@ -35,12 +37,18 @@ impl Pipeline {
         }
     }
 
-    /// A packet enters a link without being asked.
-    #[inline]
-    pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
-        let (link, mut egress) = self.outgoing(port);
-        // How it was treated is in the link's meters.
-        let _ = link.enqueue(at, queued, &mut egress);
+    /// A packet enters a link without being asked. How it was treated is in the link's meters, too.
+    #[inline(always)] // or the packet is copied once more
+    pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) -> Treated {
+        self.agenda.touch(port);
+        let slot = &mut self.ports[port];
+        let room = slot.room.saturating_sub(slot.tx.len());
+        if let Some(treated) = slot.link.pass(at, &queued, room) {
+            slot.tx.push_back(queued.leave(&mut self.pool));
+            return treated;
+        }
+        let (link, mut egress) = slot.outgoing(&mut self.pool);
+        link.queue(at, queued, &mut egress)
     }
 
     fn refuse_at_link(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
@@ -76,6 +84,6 @@ impl Pipeline {
         let slot = &mut self.ports[to];
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
-        self.enter(to, queued, at);
+        let _ = self.enter(to, queued, at);
     }
 }

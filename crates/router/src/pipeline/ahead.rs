@@ -22,7 +22,6 @@ use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
-use super::flow_cache::Known;
 use super::packet::{UnroutedPacket, VECTOR};
 use super::parsed::{PacketMeta, Parsed};
 use super::port::PortSlot;
@@ -37,8 +36,9 @@ impl Pipeline {
             self.pool.prefetch(&packet.frame);
         }
         parsed.clear();
+        let mut fetches = false;
         if self.flow_cache.is_on() {
-            self.look_up_flows(packets, parsed);
+            fetches = self.look_up_flows(packets, parsed);
         } else {
             parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
         }
@@ -48,17 +48,8 @@ impl Pipeline {
         if self.routing.tables.len() >= LARGE_TABLE && packets.len() >= FEW {
             self.prefetch_routes(parsed);
         }
-        let mut fetches = false;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
-            let meta = match parsed {
-                Parsed::Ip(meta) => meta,
-                Parsed::Known(Known { onward, .. }) => {
-                    let out = &self.ports[usize::from(onward.port)];
-                    fetches |= out.prefetch_buckets(onward.flow_hash);
-                    continue;
-                }
-                Parsed::Other | Parsed::Invalid(_) => continue,
-            };
+            let Parsed::Ip(meta) = parsed else { continue };
             if self.ports[packet.port.index()].peer.is_none() {
                 let key = || self.lookup_key(packet, meta);
                 let route = self.routing.tables.lookup(meta.destination, meta.flow_hash, key);
@@ -79,29 +70,47 @@ impl Pipeline {
                         out.prefetch(meta.flow_hash);
                     }
                 }
-                Parsed::Known(Known { onward, .. }) => {
-                    self.ports[usize::from(onward.port)].prefetch(onward.flow_hash);
+                Parsed::Known(probe) => {
+                    let (port, hash) = self.flow_cache.onward(probe);
+                    self.ports[port].prefetch(hash);
                 }
                 Parsed::Other | Parsed::Invalid(_) => {}
             }
         }
     }
 
-    /// Finds the packets of known flows, and parses the others.
+    /// Finds the packets of known flows, and parses the others. Whether what links keep of some
+    /// flow is on its way from memory.
     #[inline]
-    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) {
-        let mut probes = [None; VECTOR];
-        for (probe, packet) in probes.iter_mut().zip(packets) {
+    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) -> bool {
+        parsed.extend(packets.iter().map(|packet| {
             let bytes = self.pool.bytes(&packet.frame);
-            *probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
-        }
-        for (probe, packet) in probes.iter().zip(packets) {
-            let known = probe.as_ref().and_then(|probe| self.flow_cache.find(probe));
-            if let (Some(known), Some(fairdrop)) = (&known, &self.fairdrop) {
-                fairdrop.prefetch(known.onward.flow_hash);
+            let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
+            probe.map_or(Parsed::Other, Parsed::Known)
+        }));
+        let mut fetches = false;
+        // Nearly all packets of a vector leave by the port of the one before.
+        let mut last = (usize::MAX, false);
+        for (parsed, packet) in parsed.iter_mut().zip(packets) {
+            let found = match parsed {
+                Parsed::Known(probe) => self.flow_cache.find(probe),
+                _ => None,
+            };
+            let Some((port, hash)) = found else {
+                *parsed = self.parse(&packet.frame);
+                continue;
+            };
+            if port != last.0 {
+                last = (port, self.ports[port].looks_up_flows());
             }
-            parsed.push(known.map_or_else(|| self.parse(&packet.frame), Parsed::Known));
+            if last.1 {
+                fetches |= self.ports[port].prefetch_buckets(hash);
+            }
+            if let Some(fairdrop) = &self.fairdrop {
+                fairdrop.prefetch(hash);
+            }
         }
+        fetches
     }
 
     /// The port that a packet leaves by: the one that its own is joined with, or the one that its

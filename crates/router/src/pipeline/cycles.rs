@@ -202,6 +202,10 @@ impl Meter {
         self.clock = clock;
     }
 
+    pub(super) const fn is_on(&self) -> bool {
+        self.on
+    }
+
     pub(super) fn switch(&mut self, on: bool) {
         self.on = on;
     }

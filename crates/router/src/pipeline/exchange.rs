@@ -5,6 +5,7 @@ use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
+use super::cluster::ClusterRole;
 use super::packet::{QueuedPacket, UnroutedPacket};
 use super::port::{LinkState, PortSlot};
 
@@ -51,24 +52,37 @@ impl Pipeline {
         if let Some(role) = &mut self.cluster {
             role.run_engine(now, &mut self.pool);
         }
-        self.send_exchange();
+        let entry = self.agenda.entry_time(horizon);
+        // What a window that is over still has leaves before the state that opens the next one.
+        let mut behind = false;
+        while let Some((port, packet)) =
+            self.cluster.as_mut().and_then(ClusterRole::pop_of_old_window)
+        {
+            let _ = self.enter(port, packet, entry);
+            // When the link has more to do is asked when the round's links advance.
+            let _ = self.ports[port].advance(entry, &mut self.pool);
+            behind = true;
+        }
+        self.send_exchange(behind);
         while let Some((port, packet)) =
             self.cluster.as_mut().and_then(|role| role.pop_granted(now))
         {
-            self.enter(port, packet, self.agenda.entry_time(horizon));
+            let _ = self.enter(port, packet, entry);
         }
     }
 
-    /// Puts frames of the exchange before everything else that waits for their port.
-    fn send_exchange(&mut self) {
+    /// Puts frames of the exchange before everything else that waits for their port, or behind.
+    fn send_exchange(&mut self, behind: bool) {
         if let Some(role) = self.cluster.as_mut().filter(|role| role.has_outbox()) {
             let at = role.port();
-            push_front(&mut self.ports[at], &mut self.pool, role.drain_outbox());
+            let slot = &mut self.ports[at];
+            let before = if behind { slot.tx.len() } else { 0 };
+            push_at(before, slot, &mut self.pool, role.drain_outbox());
             self.agenda.touch(at);
         }
         if let Some(role) = self.balancer.as_mut().filter(|role| role.has_outbox()) {
             let at = role.port();
-            push_front(&mut self.ports[at], &mut self.pool, role.drain_outbox());
+            push_at(0, &mut self.ports[at], &mut self.pool, role.drain_outbox());
             self.agenda.touch(at);
         }
     }
@@ -100,12 +114,17 @@ impl Pipeline {
     }
 }
 
-/// Puts frames of the exchange before all that waits for their port.
-fn push_front(slot: &mut PortSlot, pool: &mut FramePool, frames: impl Iterator<Item = Frame>) {
+/// Puts frames of the exchange, the last one first, behind so many that wait for their port.
+fn push_at(
+    before: usize,
+    slot: &mut PortSlot,
+    pool: &mut FramePool,
+    frames: impl Iterator<Item = Frame>,
+) {
     for frame in frames {
         if slot.up {
             slot.count.exchange_sent += 1;
-            slot.tx.push_front(frame);
+            slot.tx.insert(before, frame);
         } else {
             pool.release(frame);
         }

@@ -4,20 +4,22 @@
 //!
 //! ```text
 //! bucket = hash(addresses, ports, protocol, DSCP, port received by)
-//!          ┌ first place: a flow that came again ┬ second place: the newest flow ┐
+//! place  = flow 16 | hash 8 | epoch 4 | class 2 | way 2                  32 bytes
+//! way    = Ethernet addresses 12 | port 2 | MTU 2
 //! ```
 //!
-//! An entry holds for the epoch of the tables that it was made in. Whatever changes a table begins
-//! a new epoch, and what was remembered before is looked up anew: stale, never wrong. Only what is
-//! decided by these bytes and the tables alone is remembered: TCP and UDP in IPv4 without options,
-//! tags and fragments, to a next hop whose address the kernel holds for fresh, without service,
-//! cluster, or pinned path. Everything else goes the long way, each time.
+//! A flow holds for the epoch of the tables that it was found out in. Whatever changes a table
+//! begins a new epoch, and what was remembered before is looked up anew: stale, never wrong. Only
+//! what is decided by these bytes and the tables alone is remembered: TCP and UDP in IPv4 without
+//! options, tags and fragments, to a next hop whose address the kernel holds for fresh, without
+//! service, cluster, or pinned path. Everything else goes the long way, each time.
 //!
-//! Bounded: two places for each bucket, nothing is allocated. New flows take the second place, and
-//! are moved to the first if they come again and who is there did not since the last try; so a
-//! flood of flows of one packet each does not throw out the others. The hash is seeded.
+//! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A new flow takes a place
+//! that is stale or whose flow did not come again. Where all did it is not remembered, and one of
+//! them has to come again to keep its place. So a flood of flows of one packet each does not throw
+//! out the others. The hash is seeded.
 
-use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::packet::Ecn;
 use evenkeel_core::{Class, read_ahead};
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
@@ -25,97 +27,122 @@ use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::Frame;
 
 /// The places of a bucket.
-const WAYS: usize = 2;
+const PLACES: usize = 4;
+/// Ways that can be remembered: pairs of a next hop and what it takes whole.
+const WAYS: usize = 4_096;
+/// Ways that the search for one looks at.
+const SEARCH: usize = 8;
 
-/// Where and how the packets of a flow go on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Onward {
-    pub(super) class: Class,
-    pub(super) flow_hash: u64,
+/// How the packets of a flow go on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Way {
+    /// Destination and source, as a frame begins with them.
+    pub(super) stations: [u8; 12],
     /// The outgoing port.
     pub(super) port: u16,
     /// The longest IP packet that goes there whole.
     pub(super) mtu: u16,
-    pub(super) source: MacAddr,
-    pub(super) destination: MacAddr,
 }
 
+impl Way {
+    pub(super) fn new(port: usize, mtu: u32, source: MacAddr, destination: MacAddr) -> Self {
+        let mut stations = [0; 12];
+        stations[..6].copy_from_slice(&destination.0);
+        stations[6..].copy_from_slice(&source.0);
+        Self { stations, port: port as u16, mtu: mtu.min(u16::MAX.into()) as u16 }
+    }
+}
+
+/// A flow, and what was found out of it.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Entry {
+struct Place {
     /// With the port it is received by.
     flow: UsualFlow,
-    onward: Onward,
-    /// Of the tables; 0: there is no entry.
+    hash: u64,
+    /// Of the tables; 0: there is no flow.
     epoch: u32,
-    /// A packet came since another flow has tried to take the place.
-    used: bool,
+    class: Class,
+    /// Its number; [`CAME`]: a packet came since the place was taken, or asked for last.
+    way: u16,
 }
 
-/// Where a frame's flow may be found.
+/// See [`Place::way`].
+const CAME: u16 = 1 << 15;
+
+/// Two lines of the cache.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(128))]
+struct Bucket([Place; PLACES]);
+
+/// A packet whose flow may be known: where it is, once it has been found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    usual: Usual,
-    bucket: u32,
-}
-
-/// A packet whose way is known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub(super) onward: Onward,
+    pub(super) flow: UsualFlow,
+    /// The first place of its bucket, or its own.
+    at: u32,
     pub(super) ip_len: u16,
     pub(super) ttl: u8,
-    flow: UsualFlow,
-    bucket: u32,
-    way: u8,
+    pub(super) ecn: Ecn,
 }
 
-impl Known {
-    pub(super) fn flow(&self) -> PackedFlow {
-        PackedFlow::new(&self.flow.key())
-    }
+/// What is known of a packet's flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) way: Way,
+    pub(super) hash: u64,
+    pub(super) class: Class,
 }
 
 /// See the module.
 pub(crate) struct FlowCache {
-    /// [`WAYS`] for each bucket; none: nothing is remembered.
-    entries: Box<[Entry]>,
+    /// None: nothing is remembered.
+    buckets: Box<[Bucket]>,
+    /// With the epoch that they were found out in.
+    ways: Box<[(Way, u32)]>,
     hasher: FlowHasher,
     epoch: u32,
+    /// The place of a bucket that a new flow asks for first.
+    turn: usize,
+}
+
+/// Buckets for so many flows.
+const fn buckets(flows: u32) -> usize {
+    match flows {
+        0 => 0,
+        flows => (flows as usize).next_power_of_two().div_ceil(PLACES),
+    }
 }
 
 impl FlowCache {
     /// Room for so many flows, rounded up to a power of two; 0: none.
     pub(super) fn new(flows: u32, seed: u64) -> Self {
-        let places = match flows {
-            0 => 0,
-            flows => (flows as usize).next_power_of_two().max(WAYS),
-        };
+        let ways = if flows == 0 { 0 } else { WAYS };
         Self {
-            entries: vec![Entry::default(); places].into_boxed_slice(),
+            buckets: vec![Bucket::default(); buckets(flows)].into_boxed_slice(),
+            ways: vec![(Way::default(), 0); ways].into_boxed_slice(),
             hasher: FlowHasher::new(seed),
             epoch: 1,
+            turn: 0,
         }
     }
 
     /// Memory of a cache for so many flows, bytes.
     pub(crate) const fn memory(flows: u32) -> u64 {
-        match flows {
-            0 => 0,
-            flows => flows.next_power_of_two() as u64 * size_of::<Entry>() as u64,
-        }
+        let ways = if flows == 0 { 0 } else { WAYS * size_of::<(Way, u32)>() };
+        (buckets(flows) * size_of::<Bucket>() + ways) as u64
     }
 
     #[inline]
     pub(super) const fn is_on(&self) -> bool {
-        !self.entries.is_empty()
+        !self.buckets.is_empty()
     }
 
     /// What was remembered holds no longer: a table has changed.
     pub(super) fn begin_epoch(&mut self) {
         self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
-            // An entry of as many epochs ago must not hold again.
-            self.entries.fill(Entry::default());
+            // What was remembered as many epochs ago must not hold again.
+            self.buckets.fill(Bucket::default());
+            self.ways.fill((Way::default(), 0));
             1
         });
     }
@@ -124,76 +151,99 @@ impl FlowCache {
     /// is on its way from memory.
     #[inline]
     pub(super) fn probe(&self, bytes: &[u8], frame: &Frame, port: PortIndex) -> Option<Probe> {
-        let mut usual = Usual::of(bytes)?;
-        if frame.partial_checksum() || frame.segments() != 1 {
+        let Usual { flow, ip_len, ttl, ecn } = Usual::of(bytes)?;
+        if !frame.is_plain() {
             return None;
         }
-        usual.flow = usual.flow.received_by(port);
-        let bucket = self.bucket(usual.flow);
-        for way in 0..WAYS {
-            read_ahead(&self.entries, bucket as usize * WAYS + way);
-        }
-        Some(Probe { usual, bucket })
+        let flow = flow.received_by(port);
+        let bucket = self.bucket(flow);
+        read_ahead(&self.buckets, bucket);
+        Some(Probe { flow, at: (bucket * PLACES) as u32, ip_len, ttl, ecn })
     }
 
     #[inline]
-    fn bucket(&self, flow: UsualFlow) -> u32 {
-        let hash = self.hasher.words(flow.words());
-        hash as u32 & (self.entries.len() / WAYS - 1) as u32
+    fn bucket(&self, flow: UsualFlow) -> usize {
+        self.hasher.words(flow.words()) as usize & (self.buckets.len() - 1)
     }
 
-    /// The way of a packet, if it was found out before and holds for it.
+    /// Finds the flow of a packet, if its way was found out before and holds for the packet. Gives
+    /// the outgoing port and the hash of the flow.
     #[inline]
-    pub(super) fn find(&self, probe: &Probe) -> Option<Known> {
-        let at = probe.bucket as usize * WAYS;
-        let bucket = self.entries.get(at..at + WAYS)?;
-        let Probe { usual, bucket: number } = *probe;
-        let way = bucket.iter().position(|e| e.flow == usual.flow && e.epoch == self.epoch)?;
-        let onward = bucket[way].onward;
-        (usual.ttl > 1 && usual.ip_len <= onward.mtu).then_some(Known {
-            onward,
-            ip_len: usual.ip_len,
-            ttl: usual.ttl,
-            flow: usual.flow,
-            bucket: number,
-            way: way as u8,
-        })
+    pub(super) fn find(&self, probe: &mut Probe) -> Option<(usize, u64)> {
+        let Bucket(places) = self.buckets.get(probe.at as usize / PLACES)?;
+        let holds = |place: &Place| place.flow == probe.flow && place.epoch == self.epoch;
+        let at = places.iter().position(holds)?;
+        let Place { hash, way, .. } = places[at];
+        let (Way { port, mtu, .. }, _) = self.ways[usize::from(way & !CAME) % WAYS];
+        probe.at += at as u32;
+        (probe.ttl > 1 && probe.ip_len <= mtu).then_some((port.into(), hash))
     }
 
-    /// A packet of a known flow goes: it keeps its place, or gets a better one.
+    /// The outgoing port and the hash of the flow of a packet that was [found](Self::find).
     #[inline]
-    pub(super) fn used(&mut self, known: &Known) {
-        let at = known.bucket as usize * WAYS;
-        if known.way == 0 {
-            self.entries[at].used = true;
-        } else {
-            self.promote(at);
-        }
+    pub(super) fn onward(&self, probe: &Probe) -> (usize, u64) {
+        let Bucket(places) = &self.buckets[probe.at as usize / PLACES];
+        let Place { hash, way, .. } = places[probe.at as usize % PLACES];
+        let (Way { port, .. }, _) = self.ways[usize::from(way & !CAME) % WAYS];
+        (port.into(), hash)
     }
 
-    /// The flow in the second place has come again.
-    #[cold]
-    fn promote(&mut self, at: usize) {
-        let first = &mut self.entries[at];
-        if first.used && first.epoch == self.epoch {
-            first.used = false;
-        } else {
-            self.entries.swap(at, at + 1);
-            self.entries[at].used = true;
+    /// What is known of the flow of a packet that was [found](Self::find), unless another flow has
+    /// its place by now. The flow keeps its place.
+    #[inline]
+    pub(super) fn known(&mut self, probe: &Probe) -> Option<Known> {
+        let Bucket(places) = self.buckets.get_mut(probe.at as usize / PLACES)?;
+        let place = &mut places[probe.at as usize % PLACES];
+        if place.flow != probe.flow || place.epoch != self.epoch {
+            return None;
         }
+        let (way, _) = self.ways[usize::from(place.way & !CAME) % WAYS];
+        place.way |= CAME;
+        Some(Known { way, hash: place.hash, class: place.class })
     }
 
     /// Remembers where the packets go that look like this one.
     #[cold]
-    pub(super) fn remember(&mut self, flow: UsualFlow, port: PortIndex, onward: Onward) {
+    pub(super) fn remember(
+        &mut self,
+        flow: UsualFlow,
+        port: PortIndex,
+        (class, hash): (Class, u64),
+        way: Way,
+    ) {
+        let Some(way) = self.way(way) else { return };
         let flow = flow.received_by(port);
-        let at = self.bucket(flow) as usize * WAYS;
         let epoch = self.epoch;
-        let bucket = &mut self.entries[at..at + WAYS];
-        let present = bucket.iter().position(|entry| entry.flow == flow);
-        let free = || bucket.iter().position(|entry| entry.epoch != epoch);
-        let way = present.or_else(free).unwrap_or(WAYS - 1);
-        bucket[way] = Entry { flow, onward, epoch, used: false };
+        let bucket = self.bucket(flow);
+        let Bucket(places) = &mut self.buckets[bucket];
+        let present = places.iter().position(|place| place.flow == flow);
+        let stale = || places.iter().position(|place| place.epoch != epoch);
+        self.turn = (self.turn + 1) % PLACES;
+        let turn = self.turn;
+        let idle =
+            || (turn..turn + PLACES).map(|at| at % PLACES).find(|at| places[*at].way & CAME == 0);
+        match present.or_else(stale).or_else(idle) {
+            Some(at) => places[at] = Place { flow, hash, epoch, class, way },
+            None => places[turn].way &= !CAME,
+        }
+    }
+
+    /// The number of a way; `None`: too many are remembered in this epoch.
+    fn way(&mut self, way: Way) -> Option<u16> {
+        let words = way.stations.as_chunks::<4>().0;
+        let [a, b, c] = [words[0], words[1], words[2]].map(u32::from_ne_bytes);
+        let about = u64::from(c) << 32 | u64::from(way.port) << 16 | u64::from(way.mtu);
+        let first = self.hasher.words((u64::from(a) << 32 | u64::from(b), about)) as usize;
+        for at in (first..first + SEARCH).map(|at| at % WAYS) {
+            let (held, epoch) = &mut self.ways[at];
+            if *epoch != self.epoch {
+                (*held, *epoch) = (way, self.epoch);
+            }
+            if *held == way {
+                return Some(at as u16);
+            }
+        }
+        None
     }
 }
 
@@ -229,15 +279,16 @@ mod tests {
         fn comes(&mut self, flow: u16, port: PortIndex) -> bool {
             let bytes = frame(flow);
             let held = self.pool.alloc_from(&bytes).unwrap();
-            let probe = self.cache.probe(&bytes, &held, port).unwrap();
+            let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
             self.pool.release(held);
-            if let Some(known) = self.cache.find(&probe) {
-                assert_eq!(known.onward.flow_hash, u64::from(flow));
-                self.cache.used(&known);
+            if let Some(found) = self.cache.find(&mut probe) {
+                assert_eq!(found, (usize::from(flow % 3), u64::from(flow)));
+                assert_eq!(self.cache.known(&probe).unwrap().hash, u64::from(flow));
                 return true;
             }
-            let onward = Onward { flow_hash: flow.into(), mtu: 1500, ..Onward::default() };
-            self.cache.remember(Usual::of(&bytes).unwrap().flow, port, onward);
+            let way = Way { mtu: 1500, port: flow % 3, ..Way::default() };
+            let flow = (Usual::of(&bytes).unwrap().flow, u64::from(flow));
+            self.cache.remember(flow.0, port, (Class(0), flow.1), way);
             false
         }
     }
@@ -283,6 +334,9 @@ mod tests {
     #[test]
     fn without_room_nothing_is_remembered() {
         assert!(!FlowCache::new(0, 1).is_on() && FlowCache::new(1, 1).is_on());
-        assert_eq!((FlowCache::memory(0), FlowCache::memory(60_000)), (0, 65_536 * 64));
+        assert_eq!(
+            (FlowCache::memory(0), FlowCache::memory(60_000)),
+            (0, 65_536 * 32 + 4_096 * 20)
+        );
     }
 }

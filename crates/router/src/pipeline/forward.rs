@@ -17,8 +17,8 @@ use evenkeel_net::{MacAddr, PortIndex};
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
-use super::flow_cache::{Known, Onward};
-use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len, wire_len_of};
+use super::flow_cache::Way;
+use super::packet::{UnroutedPacket, wire_len, wire_len_of};
 use super::parsed::{PacketMeta, Parsed};
 use super::pinning::{Path, PathQuery};
 
@@ -89,9 +89,20 @@ impl Pipeline {
         if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
+        let again;
+        let parsed = match parsed {
+            Parsed::Known(probe) => match self.flow_cache.known(probe) {
+                Some(known) => return self.forward_known(packet, probe, &known),
+                None => {
+                    again = self.parse(&packet.frame);
+                    &again
+                }
+            },
+            parsed => parsed,
+        };
         let meta = match parsed {
-            Parsed::Known(known) => return self.forward_known(packet, known, at),
             Parsed::Ip(meta) => meta,
+            Parsed::Known(_) => return self.punt(packet),
             Parsed::Other => return self.punt(packet),
             Parsed::Invalid(reason) => return self.drop(packet, *reason),
         };
@@ -117,31 +128,6 @@ impl Pipeline {
             Parsed::Known(_) | Parsed::Other => self.punt(packet),
             Parsed::Invalid(reason) => self.drop(packet, reason),
         }
-    }
-
-    /// Forwards a packet of a flow whose way was found out before.
-    #[inline]
-    fn forward_known(&mut self, packet: UnroutedPacket, known: &Known, at: Nanos) {
-        let Known { onward, ip_len, .. } = *known;
-        let Onward { class, flow_hash, port, .. } = onward;
-        self.meter.is_of(class);
-        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
-            let ticket = match fairdrop.judge_cpu(flow_hash, class) {
-                Ok(ticket) => ticket,
-                Err(reason) => return self.drop(packet, reason),
-            };
-            self.meter.stage(Stage::Judge);
-            let wire = wire_len(ETHERNET_HEADER as usize + usize::from(ip_len));
-            let (port, plain) = (usize::from(port), processing_class(None));
-            let judged = fairdrop.judge_link(port, flow_hash, class, wire, ticket, plain);
-            if let Err(reason) = judged {
-                return self.drop(packet, reason);
-            }
-        } else {
-            self.meter.stage(Stage::Judge);
-        }
-        self.flow_cache.used(known);
-        self.send_known(packet, known, at);
     }
 
     /// What the tables say of a packet's destination, looked up ahead or now.
@@ -300,15 +286,8 @@ impl Pipeline {
             return;
         }
         if let Some(Usual { flow, .. }) = Usual::of(self.pool.bytes(&packet.frame)) {
-            let onward = Onward {
-                class: hop.class,
-                flow_hash: hop.flow_hash,
-                port: hop.port as u16,
-                mtu: hop.mtu.min(u16::MAX.into()) as u16,
-                source: self.ports[hop.port].mac,
-                destination: hop.mac,
-            };
-            self.flow_cache.remember(flow, packet.port, onward);
+            let way = Way::new(hop.port, hop.mtu, self.ports[hop.port].mac, hop.mac);
+            self.flow_cache.remember(flow, packet.port, (hop.class, hop.flow_hash), way);
         }
     }
 

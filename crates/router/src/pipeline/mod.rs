@@ -58,6 +58,7 @@ mod fairdrop;
 mod flow_cache;
 mod forward;
 mod handover;
+mod known;
 mod links;
 mod neighbours;
 mod packet;

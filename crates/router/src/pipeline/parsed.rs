@@ -10,7 +10,7 @@ use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::hash::FlowHasher;
 
-use super::flow_cache::Known;
+use super::flow_cache::Probe;
 
 /// What forwarding needs of a packet's headers. The few packets that need more are
 /// parsed again.
@@ -43,7 +43,7 @@ pub(super) enum Parsed {
     /// An IP packet.
     Ip(PacketMeta),
     /// A packet of a flow whose way is known.
-    Known(Known),
+    Known(Probe),
     /// Nothing that is forwarded: for the kernel.
     Other,
     /// A broken packet.

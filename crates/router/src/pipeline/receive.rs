@@ -48,10 +48,11 @@ impl Receiver {
         let taken = port.rx_burst(pool, now, &mut self.burst, burst);
         let frames = self.burst.len();
         let last = self.burst.last().map(|last| last.arrival);
-        for received in self.burst.drain(..) {
-            let order = self.inbox.len() as u32;
-            self.inbox.push(UnroutedPacket::received(PortIndex(at as u16), order, received));
-        }
+        let orders = self.inbox.len() as u32..;
+        let packets = self.burst.drain(..).zip(orders).map(|(received, order)| {
+            UnroutedPacket::received(PortIndex(at as u16), order, received)
+        });
+        self.inbox.extend(packets);
         Burst { taken, frames, last }
     }
 

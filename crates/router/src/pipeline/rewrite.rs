@@ -3,15 +3,14 @@
 use evenkeel_core::admit::Pin;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
-use evenkeel_net::frame::{Headers, IpVersion};
+use evenkeel_net::frame::Headers;
 use evenkeel_net::{checksum, rewrite};
 use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::cycles::Stage;
-use super::flow_cache::Known;
 use super::forward::ResolvedHop;
-use super::packet::{ETHERNET_HEADER, QueuedPacket, UnroutedPacket};
+use super::packet::{QueuedPacket, UnroutedPacket};
 use super::parsed::PacketMeta;
 use super::whole::ip_len_of;
 
@@ -51,34 +50,6 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let ip_len = ip_len_of(&packet.frame, meta);
         self.enqueue(packet.frame, packet.arrival, ip_len, hop, at);
-    }
-
-    /// Rewrites a packet of a known flow and hands it to its link.
-    #[inline]
-    pub(super) fn send_known(&mut self, mut packet: UnroutedPacket, known: &Known, at: Nanos) {
-        let Known { onward, ip_len, ttl, .. } = *known;
-        self.pool.trim(&mut packet.frame, ETHERNET_HEADER as usize + usize::from(ip_len));
-        let bytes = self.pool.bytes_mut(&packet.frame);
-        let rewritten = rewrite::decrement_ttl_at(bytes, ETHERNET_HEADER as u16, IpVersion::V4)
-            .and_then(|_| rewrite::set_macs(bytes, onward.source, onward.destination));
-        if let Err(reason) = rewritten {
-            return self.drop(packet, reason);
-        }
-        self.meter.stage(Stage::Route);
-        self.meter.handed_on();
-        self.ports[packet.port.index()].count.forwarded += 1;
-        let hop = ResolvedHop {
-            port: onward.port.into(),
-            mac: onward.destination,
-            mtu: onward.mtu.into(),
-            flow: &known.flow(),
-            flow_hash: onward.flow_hash,
-            class: onward.class,
-            pin: Pin { next_hop: 0, ttl },
-            cluster: None,
-            originated: false,
-        };
-        self.enqueue(packet.frame, packet.arrival, ip_len.into(), &hop, at);
     }
 
     /// Does everything but plain rewriting: services, checksums, fragments. Then hands the packet
@@ -145,12 +116,19 @@ impl Pipeline {
         if let Some(link) = hop.cluster {
             return self.queue_for_cluster(link, queued);
         }
-        self.ports[hop.port].control_until(at, &mut self.pool);
+        self.enqueue_at(hop.port, queued, hop.pin, at);
+    }
+
+    /// Hands a packet that arrived at `at` to the link of a port.
+    #[inline(always)] // or the packet is copied twice more
+    pub(super) fn enqueue_at(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
+        let slot = &mut self.ports[port];
+        slot.control_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);
-        if self.ports[hop.port].admission.is_some() {
-            return self.admit(hop.port, queued, hop.pin, at);
+        if slot.admission.is_some() {
+            return self.admit(port, queued, pin, at);
         }
-        self.enter(hop.port, queued, at);
+        let _ = self.enter(port, queued, at);
     }
 
     fn send_fragments(

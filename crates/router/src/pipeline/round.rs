@@ -11,6 +11,7 @@ use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
 use super::fairdrop::FairDrop;
 use super::packet::{BURST, VECTOR};
+use super::parsed::Parsed;
 use super::{Pipeline, Round};
 
 /// A full burst of so many frames at least is taken for a full ring, where a port cannot tell.
@@ -121,6 +122,7 @@ impl Pipeline {
 
     /// Forwards the packets that were received, a vector at a time.
     pub(super) fn forward_inbox(&mut self) {
+        let straight = self.goes_straight();
         let (mut inbox, mut parsed) = self.receiver.take();
         let mut packets = inbox.drain(..);
         while !packets.as_slice().is_empty() {
@@ -129,8 +131,14 @@ impl Pipeline {
             self.look_ahead(vector, &mut parsed);
             self.meter.looked_ahead(vector.len());
             for (parsed, packet) in parsed.iter().zip(packets.by_ref()) {
-                self.receive(packet, parsed);
-                self.meter.packet_ends();
+                let packet = match parsed {
+                    Parsed::Known(probe) if straight => self.forward_straight(packet, probe),
+                    _ => Err(packet),
+                };
+                if let Err(packet) = packet {
+                    self.receive(packet, parsed);
+                    self.meter.packet_ends();
+                }
             }
         }
         drop(packets);
