@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux and DPDK.
 #
-#     scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live;
+#     [RECORD=1] scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live;
 #                                    all of them by default
 #
 # All parts together take some ten minutes, `live` the half of it.
@@ -77,12 +77,18 @@ tcp() {
   python3 scripts/tcp.py target/release/evenkeel
 }
 
+# What a part prints, kept: with RECORD=1 in docs/bench, where the tables of README.md and docs/bench.md are made from it.
+kept=out/bench
+[ "${RECORD:-}" != 1 ] || kept=docs/bench
+mkdir -p "$kept"
+
 for part in "${parts[@]}"; do
   begin=$SECONDS
   case $part in
     rte_sched | sim | routes | tcp) "$part" ;;
     idle | live) on_packets "$part" ;;
     *) "$bench" "$part" ;;
-  esac
+  esac | tee "$kept/$part.txt"
   printf '(%s: %d s)\n\n' "$part" $((SECONDS - begin))
 done
+[ "${RECORD:-}" != 1 ] || scripts/reproduced.py write

@@ -38,7 +38,8 @@ docs/tables.toml declares tables and blocks of other pages, which stand there be
   [[table.row]]                     # file, expect, ours, format (one, or one for each), scale as above
   cells = ["`waits`", "{sim[0]} s", "{lab[0]} s"]         # means of `ours` in each world; {sim_low}, {sim_high}: of the seeds
   [[table.row]]
-  live  = "Linux + HTB"             # of docs/bench-live.txt, what `make bench` printed of `live`, by frame size
+  live  = "Linux + HTB"             # of docs/bench/live.txt, what `make bench` printed of `live`, by frame size
+  part  = "memory"                  # of docs/bench/memory.txt, what it printed of that: {n[NAME]} is the number after NAME
   cells = ["Linux with HTB", "{kpps[64]}", "{htb[64]}", "{dpdk[64]}"]
 
 In place of head and rows `text = "docs/demo.txt"` gives that file as it is.
@@ -61,7 +62,8 @@ ROWS, VALUES, PAGE, README = (
     ROOT / "README.md",
 )
 TABLES = ROOT / "docs/tables.toml"
-LIVE = ROOT / "docs/bench-live.txt"
+BENCH = ROOT / "docs/bench"
+LIVE = BENCH / "live.txt"
 BEGIN, END = "<!-- reproduced: begin -->", "<!-- reproduced: end -->"
 METRIC = re.compile(r"([a-z_0-9]+)(?:\(([^()]+)\))?@([A-Za-z0-9_-]+)")
 CLASS_KEYS = {"sent": "sent_per_s", "dropped": "dropped_per_s", "offered": "offered_per_s"}
@@ -282,8 +284,22 @@ def live():
     return found
 
 
+def printed(part):
+    """name of a line -> its first number, of what `make bench` printed of a part; spaces in names are as printed, but single."""
+    lines = (BENCH / f"{part}.txt").read_text().splitlines()
+    found = (re.match(r"  (\S.*?) {2,}([\d.]+)(?: |$)", text) for text in lines)
+    flows = (re.match(r"  (\S+ +\d+ [kM]) +([\d.]+) ", text) for text in lines)
+    numbers = {}
+    for match in (*found, *flows):
+        if match:
+            numbers.setdefault(" ".join(match[1].split()), f"{float(match[2]):,.0f}".replace(",", " "))
+    return {"n": numbers}
+
+
 def words(row, stored):
     """What the cells of a row may name."""
+    if "part" in row:
+        return printed(row["part"])
     if "live" in row:
         if row["live"] not in live():
             raise Broken(f"{LIVE.name}: no row {row['live']}")

@@ -13,6 +13,10 @@
 //! | TCP FIN, PSH | only in the last |
 //! | TCP CWR | only in the first |
 //! | checksums | computed |
+//!
+//! Of a packet in a tunnel (IP in IP, GRE, UDP without checksum, as the kernel's own tunnels make
+//! them) both IP headers are cut, and the UDP length of the outer one. A packet socket cannot be
+//! told of the outer headers, so such a frame is never sent whole.
 
 /// Length of `struct virtio_net_hdr`, bytes.
 pub(crate) const HEADER: usize = 10;
@@ -108,6 +112,61 @@ pub(crate) struct Segments {
     size: usize,
     /// Length of the frame.
     length: usize,
+    outer: Option<Outer>,
+}
+
+/// The headers of a tunnel.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    v6: bool,
+    l3: usize,
+    /// Where its UDP header begins, if it has one.
+    udp: Option<usize>,
+}
+
+impl Outer {
+    /// The headers before the inner IP header at `inner`, if the outer one at `l3` is that of a
+    /// tunnel. `Err`: of one that cannot be cut here.
+    fn of(frame: &[u8], l3: usize, v6: bool, inner: usize) -> Result<Self, Uncut> {
+        let half = |at: usize| {
+            let bytes = frame.get(at..at + 2).ok_or(Uncut::Broken)?;
+            Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
+        };
+        let behind = l3 + ip_header_len(frame, l3, v6);
+        let ends = match protocol(frame, l3, v6) {
+            Some(IP_IN_IP | IPV6_IN_IP) => inner == behind,
+            Some(GRE) => {
+                // With checksum or number each segment would need its own.
+                let flags = half(behind)?;
+                let length = if flags & GRE_KEY == 0 { 4 } else { 8 };
+                let ethernet = if half(behind + 2)? == ETHERNET_IN_GRE { ETHERNET } else { 0 };
+                flags & !GRE_KEY == 0 && inner == behind + length + ethernet
+            }
+            Some(UDP_HEADER) => half(behind + 6)? == 0 && inner >= behind + 8,
+            _ => false,
+        };
+        let udp = (protocol(frame, l3, v6) == Some(UDP_HEADER)).then_some(behind);
+        if ends { Ok(Self { v6, l3, udp }) } else { Err(Uncut::Kind) }
+    }
+}
+
+const IP_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+const GRE: u8 = 47;
+const TCP_HEADER: u8 = 6;
+const UDP_HEADER: u8 = 17;
+const GRE_KEY: u16 = 0x2000;
+/// The type of an Ethernet frame in GRE.
+const ETHERNET_IN_GRE: u16 = 0x6558;
+
+/// What follows the IP header at `l3`.
+fn protocol(frame: &[u8], l3: usize, v6: bool) -> Option<u8> {
+    frame.get(l3 + if v6 { 6 } else { 9 }).copied()
+}
+
+/// Without extension headers.
+fn ip_header_len(frame: &[u8], l3: usize, v6: bool) -> usize {
+    if v6 { 40 } else { usize::from(frame.get(l3).map_or(0, |byte| byte & 0x0f)) * 4 }
 }
 
 impl Segments {
@@ -130,6 +189,14 @@ impl Segments {
             Some(6) => true,
             _ => return Err(Uncut::Broken),
         };
+        let tunnelled = match protocol(frame, l3, is_v6) {
+            Some(IP_IN_IP | IPV6_IN_IP | GRE) => true,
+            Some(UDP_HEADER) => tcp,
+            _ => false,
+        };
+        if tunnelled {
+            return Self::of_tunnel(header, frame, length, (tcp, v6), (l3, is_v6));
+        }
         if v6.is_some_and(|v6| v6 != is_v6) {
             return Err(Uncut::Broken);
         }
@@ -138,8 +205,48 @@ impl Segments {
         } else if is_v6 {
             l3 + 40
         } else {
-            l3 + usize::from(frame[l3] & 0x0f) * 4
+            l3 + ip_header_len(frame, l3, false)
         };
+        Self::with_headers(header, frame, (tcp, is_v6), (l3, l4), length)
+    }
+
+    /// Of a packet in a tunnel: the kernel tells where the inner transport header begins, and the
+    /// inner IP header, without options, lies before it.
+    fn of_tunnel(
+        header: VnetHeader,
+        frame: &[u8],
+        length: usize,
+        (tcp, v6): (bool, Option<bool>),
+        (l3, outer_v6): (usize, bool),
+    ) -> Result<Self, Uncut> {
+        if header.flags & NEEDS_CHECKSUM == 0 {
+            return Err(Uncut::Kind);
+        }
+        let l4 = usize::from(header.start);
+        let wanted = if tcp { TCP_HEADER } else { UDP_HEADER };
+        let is_inner = |v6: bool| {
+            let inner = l4.checked_sub(if v6 { 40 } else { 20 })?;
+            let first = *frame.get(inner)?;
+            let is_ip = if v6 { first >> 4 == 6 } else { first == 0x45 };
+            (is_ip && protocol(frame, inner, v6) == Some(wanted)).then_some((inner, v6))
+        };
+        let found = match v6 {
+            Some(v6) => is_inner(v6),
+            None => is_inner(false).or_else(|| is_inner(true)),
+        };
+        let (inner, v6) = found.ok_or(Uncut::Kind)?;
+        let outer = Outer::of(frame, l3, outer_v6, inner)?;
+        let segments = Self::with_headers(header, frame, (tcp, v6), (inner, l4), length)?;
+        Ok(Self { outer: Some(outer), ..segments })
+    }
+
+    fn with_headers(
+        header: VnetHeader,
+        frame: &[u8],
+        (tcp, is_v6): (bool, bool),
+        (l3, l4): (usize, usize),
+        length: usize,
+    ) -> Result<Self, Uncut> {
         let least = l3 + if is_v6 { 40 } else { 20 };
         let transport =
             if tcp { usize::from(frame.get(l4 + 12).ok_or(Uncut::Broken)? >> 4) * 4 } else { 8 };
@@ -149,7 +256,12 @@ impl Segments {
         if l4 < least || short || data > frame.len() || size == 0 {
             return Err(Uncut::Broken);
         }
-        Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length })
+        Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length, outer: None })
+    }
+
+    /// Whether it is in a tunnel: the kernel cannot be given it whole.
+    pub(crate) const fn is_tunnelled(&self) -> bool {
+        self.outer.is_some()
     }
 
     /// Bytes of headers that each segment has.
@@ -196,26 +308,15 @@ impl Segments {
             let length = (out.len() - self.l4) as u16;
             out[self.l4 + 4..self.l4 + 6].copy_from_slice(&length.to_be_bytes());
         }
-        self.set_lengths(at, out);
+        set_lengths((self.l3, self.v6), at, out);
         self.set_checksum(out);
-    }
-
-    /// Sets what the IP header says of the length, its identification and its checksum.
-    fn set_lengths(&self, at: usize, out: &mut [u8]) {
-        let l3 = self.l3;
-        if self.v6 {
-            let length = (out.len() - l3 - 40) as u16;
-            out[l3 + 4..l3 + 6].copy_from_slice(&length.to_be_bytes());
-            return;
+        if let Some(Outer { v6, l3, udp }) = self.outer {
+            set_lengths((l3, v6), at, out);
+            if let Some(udp) = udp {
+                let length = (out.len() - udp) as u16;
+                out[udp + 4..udp + 6].copy_from_slice(&length.to_be_bytes());
+            }
         }
-        let length = (out.len() - l3) as u16;
-        out[l3 + 2..l3 + 4].copy_from_slice(&length.to_be_bytes());
-        let id = u16::from_be_bytes([out[l3 + 4], out[l3 + 5]]).wrapping_add(at as u16);
-        out[l3 + 4..l3 + 6].copy_from_slice(&id.to_be_bytes());
-        out[l3 + 10..l3 + 12].fill(0);
-        let end = l3 + usize::from(out[l3] & 0x0f) * 4;
-        let sum = finish(add(0, &out[l3..end]));
-        out[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
     }
 
     fn set_checksum(&self, out: &mut [u8]) {
@@ -230,6 +331,23 @@ impl Segments {
         let sum = if sum == 0 && !self.tcp { 0xffff } else { sum };
         out[field..field + 2].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// Sets what an IP header says of the length, its identification and its checksum.
+fn set_lengths((l3, v6): (usize, bool), at: usize, out: &mut [u8]) {
+    if v6 {
+        let length = (out.len() - l3 - 40) as u16;
+        out[l3 + 4..l3 + 6].copy_from_slice(&length.to_be_bytes());
+        return;
+    }
+    let length = (out.len() - l3) as u16;
+    out[l3 + 2..l3 + 4].copy_from_slice(&length.to_be_bytes());
+    let id = u16::from_be_bytes([out[l3 + 4], out[l3 + 5]]).wrapping_add(at as u16);
+    out[l3 + 4..l3 + 6].copy_from_slice(&id.to_be_bytes());
+    out[l3 + 10..l3 + 12].fill(0);
+    let end = l3 + ip_header_len(out, l3, false);
+    let sum = finish(add(0, &out[l3..end]));
+    out[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Where the IP header begins: behind at most two VLAN tags.
@@ -312,6 +430,65 @@ mod tests {
             data.extend_from_slice(&out[54..]);
         }
         assert_eq!(data, frame[54..]);
+    }
+
+    /// A packet of TCP behind an outer IPv4 header of `protocol` and `between` bytes.
+    fn tunnelled(protocol: u8, between: &[u8]) -> Vec<u8> {
+        let mut frame = tcp(2500);
+        let mut outer = frame[14..34].to_vec();
+        (outer[9], outer[15]) = (protocol, 9);
+        outer.extend_from_slice(between);
+        frame.splice(14..14, outer);
+        frame
+    }
+
+    /// Merged by a NIC, or made by a host: with TCP's headers taken for those behind the outer IP
+    /// header, each segment would have been damaged.
+    #[test]
+    fn in_a_tunnel_both_ip_headers_are_cut() {
+        let ethernet = [&[0x65, 0x58][..], &[7; 12], &[8, 0]].concat();
+        for (protocol, between) in [
+            (IP_IN_IP, vec![]),
+            (GRE, vec![0, 0, 8, 0]),
+            (GRE, [&[0x20, 0, 8, 0][..], &[1, 2, 3, 4]].concat()),
+            (GRE, [&[0, 0][..], &ethernet].concat()),
+            (
+                UDP_HEADER,
+                [&[9, 9, 0x12, 0xb5, 0, 0, 0, 0][..], &[8; 8], &[7; 12], &[8, 0]].concat(),
+            ),
+        ] {
+            let frame = tunnelled(protocol, &between);
+            let inner = 34 + between.len();
+            let start = (inner + 20) as u16;
+            let header = VnetHeader { start, ..header(TCP_V4, 1000) };
+            let segments = Segments::of(header, &frame).unwrap();
+            assert!(segments.is_tunnelled() && segments.count() == 3, "{protocol} {between:?}");
+            let mut data = Vec::new();
+            for at in 0..3 {
+                let mut out = vec![0; segments.len(at)];
+                segments.write(&frame, at, &mut out);
+                for l3 in [14, inner] {
+                    assert_eq!(finish(add(0, &out[l3..l3 + 20])), 0, "IP checksum at {l3}");
+                    let length = u16::from_be_bytes([out[l3 + 2], out[l3 + 3]]);
+                    assert_eq!(usize::from(length), out.len() - l3);
+                }
+                if protocol == UDP_HEADER {
+                    let length = u16::from_be_bytes([out[38], out[39]]);
+                    assert_eq!(usize::from(length), out.len() - 34);
+                }
+                let l4 = inner + 20;
+                let pseudo = add(6 + (out.len() - l4) as u64, &out[inner + 12..l4]);
+                assert_eq!(finish(add(pseudo, &out[l4..])), 0, "TCP checksum of segment {at}");
+                data.extend_from_slice(&out[l4 + 20..]);
+            }
+            assert_eq!(data, frame[inner + 40..]);
+        }
+        // Each segment would need a checksum, or a number, of its own.
+        for between in [vec![0x80, 0, 8, 0, 0, 0, 0, 0], vec![0x10, 0, 8, 0, 0, 0, 0, 1]] {
+            let header = VnetHeader { start: 62, ..header(TCP_V4, 1000) };
+            let refused = Segments::of(header, &tunnelled(GRE, &between)).err();
+            assert_eq!(refused, Some(Uncut::Kind), "{between:?}");
+        }
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub(crate) fn say_checksum(pool: &mut FramePool, frame: &mut Frame, header: Vnet
 
 /// A frame for a super-frame that is to be kept as it is, if it takes the wire at most `longest`
 /// bytes; its contents are left over from earlier ones. `head`: as much of it as holds its headers.
-/// Only TCP and UDP whose checksum is left to the device, without a tag before IP: what else there
-/// is, the device that it leaves by may not be able to cut.
+/// Only TCP and UDP whose checksum is left to the device, without a tag before IP, in no tunnel:
+/// what else there is, the device that it leaves by may not be able to cut.
 pub(crate) fn alloc_whole(
     pool: &mut FramePool,
     header: VnetHeader,
@@ -49,7 +49,8 @@ pub(crate) fn alloc_whole(
     head: &[u8],
     longest: usize,
 ) -> Option<Frame> {
-    let segments = segments.filter(|_| header.needs_checksum() && !is_tagged(head))?;
+    let is_known = |segments: &&Segments| !is_tagged(head) && !segments.is_tunnelled();
+    let segments = segments.filter(is_known).filter(|_| header.needs_checksum())?;
     let (count, headers) = (segments.count(), segments.headers());
     if segments.frame_len() + (count - 1) * headers + count * AROUND > longest {
         return None;
