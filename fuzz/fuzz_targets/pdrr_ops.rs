@@ -1,9 +1,9 @@
 //! PDRR under random operations.
 #![no_main]
 
-use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
 use evenkeel_core::{Bytes, Nanos};
-use evenkeel_fuzz::{Case, buffer, flows, harness, number};
+use evenkeel_fuzz::{Case, aqm, buffer, flows, harness, number};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
@@ -13,6 +13,8 @@ fuzz_target!(|case: Case| {
         buffer: buffer(&case),
         flows: flows(&case),
         afl_linger: Nanos(number(&quantum[2..4], 0, 60_000)),
+        aqm: aqm(&case),
+        fair: Fair::ALL[usize::from(case.config[6]) % Fair::ALL.len()],
     };
     harness::run(Pdrr::new(config).expect("every choice above is in range"), case.ops);
 });

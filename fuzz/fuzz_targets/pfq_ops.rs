@@ -3,7 +3,7 @@
 
 use evenkeel_core::Bytes;
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_fuzz::{Case, buffer, flows, harness, number};
+use evenkeel_fuzz::{Case, aqm, buffer, flows, harness, number};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
@@ -12,6 +12,7 @@ fuzz_target!(|case: Case| {
         quantum: Bytes(number(&quantum[..2], 0, 4_000)),
         buffer: buffer(&case),
         flows: flows(&case),
+        aqm: aqm(&case),
     };
     harness::run(Pfq::new(config).expect("every choice above is in range"), case.ops);
 });

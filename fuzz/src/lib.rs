@@ -4,6 +4,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use evenkeel_core::Bytes;
+use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::schedule::buffer::{BYTES_RANGE, Buffer, KnownFlows, Victim};
 
 /// The harness of the property tests.
@@ -51,6 +52,12 @@ pub fn buffer(case: &Case) -> Buffer {
         _ => Buffer::bytes(Bytes(*BYTES_RANGE.start() + size)),
     };
     Buffer { victim: if kind & 2 == 0 { Victim::Head } else { Victim::Tail }, ..limit }
+}
+
+/// What keeps the queues of flows short, by a byte in the middle of a case.
+#[must_use]
+pub fn aqm(case: &Case) -> ElasticAqm {
+    if case.config[5] % 2 == 0 { ElasticAqm::default() } else { ElasticAqm::cobalt() }
 }
 
 /// A number of flows by the first byte of a case, which is the seed, too, and a bound of the peak
