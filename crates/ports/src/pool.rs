@@ -300,10 +300,17 @@ impl FramePool {
         self.free.len()
     }
 
+    /// How many super-frames there are, each in buffers of its own besides those that
+    /// [`buffers`](Self::buffers) counts.
+    #[must_use]
+    pub fn super_frames(&self) -> usize {
+        SUPER_FRAMES - self.free_rows.len()
+    }
+
     /// How many buffers are held by frames, lost ones and those of super-frames included.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.buffers - self.free.len() + SUPER_FRAMES - self.free_rows.len()
+        self.buffers - self.free.len() + self.super_frames()
     }
 
     /// Touches every page of the buffers of single frames, so that no later access has to wait for

@@ -272,6 +272,10 @@ counters! {
         /// How many the kernel has, of ports that share them with it.
         #[serde(default)]
         gauge lent: u64, "buffers";
+        /// How many super-frames are held; each lies in buffers of its own, which `total` does not
+        /// count.
+        #[serde(default)]
+        gauge super_frames: u64, "frames";
     }
 }
 

@@ -32,6 +32,7 @@ impl Pipeline {
             buffers: BufferSnapshot {
                 total: self.pool.buffers() as u64,
                 free: self.pool.free() as u64,
+                super_frames: self.pool.super_frames() as u64,
                 lent: ports.iter().map(|port| port.lent() as u64).sum(),
             },
             ports: self
