@@ -11,7 +11,7 @@ use evenkeel_core::measure::{ClassCounters, Tally};
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::{LinkSnapshot, RoutingSnapshot, TableSnapshot};
+use evenkeel_router::snapshot::{LinkSnapshot, MirrorFaults, RoutingSnapshot, TableSnapshot};
 use serde_json::json;
 
 use crate::admission;
@@ -169,6 +169,9 @@ fn show(snapshot: &Snapshot) -> String {
     );
     for why in snapshot.refused_neighbours.iter().flat_map(|refused| refused.words()) {
         let _ = writeln!(text, "neighbours refused by the kernel: {why}\n");
+    }
+    if let Some(fault) = snapshot.mirror_faults.and_then(MirrorFaults::words) {
+        let _ = writeln!(text, "routing: {fault}\n");
     }
     text += &routing(&snapshot.routing);
     let mut ports = Table::new([

@@ -1,10 +1,10 @@
 //! Namespaces for tests and benches: what fails panics with what the program said, and what a
 //! killed run left is swept first.
 
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
-use std::thread::sleep;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::{Namespaces, shell, sweep};
@@ -203,21 +203,43 @@ impl TestNet {
         text
     }
 
-    /// Starts a command line inside a node; it is killed when dropped.
+    /// Starts a command line inside a node; it is killed when dropped, and after a minute.
     ///
     /// # Panics
     /// If it cannot be started.
     #[must_use]
     pub fn start(&self, node: &str, line: &str) -> Running {
-        let mut command = self.command(node, &format!("timeout 60 {line}"));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(Some(command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"))))
+        self.start_for(60, node, line)
     }
+
+    /// As [`TestNet::start`], for so many seconds at most.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start_for(&self, seconds: u64, node: &str, line: &str) -> Running {
+        let mut command = self.command(node, &format!("timeout {seconds} {line}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let printed = [gather(child.stdout.take()), gather(child.stderr.take())];
+        Running(Some((child, printed)))
+    }
+}
+
+/// Reads all that comes, from now on: who prints much would wait for its reader, and do nothing
+/// else meanwhile.
+fn gather(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came until it broke is what was printed.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// A process that does not outlive its owner.
 #[derive(Debug)]
-pub struct Running(Option<Child>);
+pub struct Running(Option<(Child, [JoinHandle<String>; 2])>);
 
 impl Running {
     /// Asks it to end and gives all it has printed.
@@ -225,10 +247,11 @@ impl Running {
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn finish(mut self) -> String {
-        let child = self.0.take().expect("taken only here, by wait and by drop");
-        let _ = try_run(&format!("kill -INT {}", child.id()));
-        child.wait_with_output().map(|output| text(&output)).unwrap_or_default()
+    pub fn finish(self) -> String {
+        if let Some((child, _)) = &self.0 {
+            let _ = try_run(&format!("kill -INT {}", child.id()));
+        }
+        self.wait()
     }
 
     /// Waits for its end and gives all it has printed.
@@ -237,14 +260,15 @@ impl Running {
     /// Never.
     #[must_use]
     pub fn wait(mut self) -> String {
-        let child = self.0.take().expect("taken only here, by finish and by drop");
-        child.wait_with_output().map(|output| text(&output)).unwrap_or_default()
+        let (mut child, printed) = self.0.take().expect("taken only here and by drop");
+        let _ = child.wait();
+        printed.map(|thread| thread.join().unwrap_or_default()).concat()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
+        if let Some((mut child, _)) = self.0.take() {
             let _ = child.kill();
             let _ = child.wait();
         }

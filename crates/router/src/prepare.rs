@@ -357,9 +357,13 @@ impl<'a> WorkerBuilder<'a> {
             }
         }
         if self.worker.mirror.leads() {
-            let guarded = sys::monotonic_now();
-            let Worker { pipeline, ports, .. } = &mut self.worker;
+            // Until the first sign of life the kernel forwards what it sees; from then on we do.
+            let now = sys::monotonic_now();
+            let Worker { pipeline, ports, beater, .. } = &mut self.worker;
+            let forwarded = beater.beat(now);
+            let guarded = forwarded.as_ref().map_or(now, |span| span.end);
             for (at, port) in ports.iter_mut().enumerate() {
+                forwarded.iter().for_each(|span| port.passed_by(span.clone()));
                 if port.kernel_has_copy() {
                     let frames = discard_until(pipeline.pool_mut(), &mut **port, guarded);
                     pipeline.forward_received(sys::monotonic_now(), at, frames.into_iter());

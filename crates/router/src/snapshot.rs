@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 mod admission;
 
-pub use crate::mirror::RefusedNeighbours;
+pub use crate::mirror::{MirrorFaults, RefusedNeighbours};
 pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
 pub use cluster::{
     BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
@@ -51,6 +51,9 @@ counters! {
         /// Requests for neighbours that the kernel refused; `None`: it refused none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state refused_neighbours: Option<RefusedNeighbours>;
+        /// What went wrong while the kernel's tables were followed; `None`: nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state mirror_faults: Option<MirrorFaults>;
         /// Tables and rules.
         #[serde(default)]
         state routing: RoutingSnapshot;

@@ -213,7 +213,7 @@ impl Worker {
                 self.passed_by(&span);
             }
             let more_events = match self.receive_messages(now) {
-                Ok(()) => self.follow_mirror(now),
+                Ok(()) => self.follow_mirror(now)?,
                 Err(request) => return Ok(self.drain(&request)),
             };
             let round = self.pipeline.round(now, &mut self.ports);
@@ -334,11 +334,15 @@ impl Worker {
 
     /// Applies what the mirror has read, and looks again at ports that are due for that. True:
     /// the mirror may have more.
-    fn follow_mirror(&mut self, now: Nanos) -> bool {
+    ///
+    /// # Errors
+    /// The mirror has ended. Who forwards by routes that grow old does harm for ever; the kernel
+    /// takes over from a router that ends, and its supervisor starts another.
+    fn follow_mirror(&mut self, now: Nanos) -> io::Result<bool> {
         let mut local_changed = false;
         let mut batches = 0;
         while batches < BATCHES_PER_ROUND
-            && let Some(batch) = self.mirror.view().poll()
+            && let Some(batch) = self.mirror.view().poll()?
         {
             batches += 1;
             for event in batch {
@@ -359,7 +363,7 @@ impl Worker {
                 self.recheck_port(now, at);
             }
         }
-        batches == BATCHES_PER_ROUND
+        Ok(batches == BATCHES_PER_ROUND)
     }
 
     /// Drains the ports and ends.
@@ -447,6 +451,7 @@ fn concerns_host(event: &MirrorEvent) -> bool {
         | MirrorEvent::Neighbour { .. }
         | MirrorEvent::Rules(_)
         | MirrorEvent::NotFollowed(_)
-        | MirrorEvent::RefusedNeighbours(_) => false,
+        | MirrorEvent::RefusedNeighbours(_)
+        | MirrorEvent::Faults(_) => false,
     }
 }

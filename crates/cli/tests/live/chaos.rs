@@ -167,7 +167,8 @@ fn balances(snapshot: &Snapshot) {
 
 fn chaos(test: &str, config: &'static str, queues: u16) {
     let Some(mut chaos) = Chaos::new(test, config, queues) else { return };
-    let (server, client) = chaos.live.load();
+    // A step can take long on a busy machine.
+    let (server, mut client) = chaos.live.load_for(seconds() + 120);
     let (begin, mut steps, mut checks) = (Instant::now(), 0, 0);
     while begin.elapsed() < Duration::from_secs(seconds()) {
         for _ in 0..5 {
@@ -177,6 +178,7 @@ fn chaos(test: &str, config: &'static str, queues: u16) {
         chaos.check();
         checks += 1;
     }
+    assert!(client.try_wait().unwrap().is_none(), "there was load all the time");
     end(client);
     end(server);
 

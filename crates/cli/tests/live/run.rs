@@ -128,11 +128,16 @@ impl Live {
     /// 10 Mbit/s of `bulk` packets from `a` to `b` until the child is killed, at most for half a
     /// minute.
     pub(super) fn load(&self) -> (Child, Child) {
+        self.load_for(30)
+    }
+
+    pub(super) fn load_for(&self, seconds: u64) -> (Child, Child) {
         let mut server = self.net.command("b", "iperf3 -s -1 -p 5002");
         let server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("iperf3 listens", || self.net.output("b", "ss -ltn").contains(":5002"));
-        let line = "timeout 30 iperf3 -c 10.2.0.2 -p 5002 -u -b 10M -l 1000 -t 30";
-        let mut client = self.net.command("a", line);
+        let line =
+            format!("timeout {seconds} iperf3 -c 10.2.0.2 -p 5002 -u -b 10M -l 1000 -t {seconds}");
+        let mut client = self.net.command("a", &line);
         let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("the load runs", || self.bulk("in_packets") > 200);
         (server, client)

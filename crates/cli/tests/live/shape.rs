@@ -138,7 +138,7 @@ fn load(home: &Home, seconds: u64) -> Loaded {
     // Until all have begun, and what they sent at first is over.
     std::thread::sleep(Duration::from_millis(2_500));
     let count = 100 * seconds as usize;
-    let pings = net.start("h3", &ping(count));
+    let pings = net.start_for(seconds + 30, "h3", &ping(count));
     let (began, first) = (Instant::now(), home.show());
     std::thread::sleep(Duration::from_secs(seconds));
     let (took, last) = (began.elapsed().as_secs_f64(), home.show());

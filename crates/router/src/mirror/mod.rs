@@ -18,7 +18,9 @@
 //! are told as one. Next-hop objects come with their next hops written out
 //! (`net.ipv4.nexthop_compat_mode`, on by default). What packets in transit meet in the kernel and
 //! not here is told once ([`decode::NotFollowed`]). Neighbours that the kernel refuses to ask for,
-//! for want of room, are counted ([`RefusedNeighbours`]). Whole prefixes that are local
+//! for want of room, are counted ([`RefusedNeighbours`]), as is what of the kernel's messages could
+//! not be read ([`MirrorFaults`]): where that ends a socket, the thread begins anew with another.
+//! Whole prefixes that are local
 //! (`ip route add local 10.0.0.0/8 dev lo`) are left to the kernel by the worker but dropped by the
 //! guard.
 
@@ -27,26 +29,30 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::sys::{self, Notifier, Poller};
 use netlink_packet_route::AddressFamily;
 
 pub mod decode;
+mod faults;
 pub mod names;
 mod refused;
 mod routes;
 pub mod rules;
+mod schedule;
 mod socket;
 pub mod state;
 
 use decode::Fact;
+pub use faults::MirrorFaults;
 use names::TableNames;
 pub use refused::RefusedNeighbours;
 pub use rules::MirroredRules;
+use schedule::{RuleReading, Schedule};
 use socket::{Dumped, Kernel};
 use state::{KernelCopy, Resync};
 pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
@@ -61,11 +67,8 @@ const NICER: i32 = -10;
 /// Datagrams read before the worker is told.
 const DATAGRAMS_PER_ROUND: usize = 256;
 
-const SOON: Nanos = Nanos::from_millis(20);
-const LATER: Nanos = Nanos::from_millis(300);
-/// A burst without a pause may put the re-reading off for so long.
-const LATEST: Nanos = Nanos::from_secs(2);
-const PERIOD: Nanos = Nanos::from_secs(10);
+/// From the failure of a socket to the next one.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the worker asks of the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,13 +94,25 @@ pub struct MirrorView {
     requests: Sender<NeighbourRequest>,
     wake: Notifier,
     ready: Notifier,
+    /// Whether the mirror is to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl MirrorView {
     /// The next batch of events, if there is one. Never waits.
-    #[must_use]
-    pub fn poll(&self) -> Option<Vec<MirrorEvent>> {
-        self.events.try_recv().ok()
+    ///
+    /// # Errors
+    /// The thread has ended, which it does of itself only by a defect: what is known grows old.
+    pub fn poll(&self) -> io::Result<Option<Vec<MirrorEvent>>> {
+        match self.events.try_recv() {
+            Ok(batch) => Ok(Some(batch)),
+            Err(TryRecvError::Empty) => Ok(None),
+            // The first worker has gone, and the others are about to.
+            Err(TryRecvError::Disconnected) if self.stop.load(Ordering::Relaxed) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(io::Error::other(
+                "the thread that follows the kernel's routes and neighbours has ended",
+            )),
+        }
     }
 
     /// The descriptor that becomes readable when there are events.
@@ -145,50 +160,16 @@ impl Mirror {
         ready: Notifier,
         others: &[Notifier],
     ) -> io::Result<(Self, Vec<MirrorEvent>, Vec<MirrorView>)> {
-        let mut kernel = Kernel::open()?;
-        let mut copy = KernelCopy::new(interfaces);
+        let (mut follower, views) = Follower::new(Kernel::open()?, interfaces, ready, others)?;
         let mut initial = Vec::new();
         let started = sys::monotonic_now();
-        copy.replace(kernel.dump()?, &mut initial);
-        copy.replace_rules(kernel.dump_rules()?, TableNames::of_system(), &mut initial);
-
-        let (requests, request_receiver) = channel();
-        let wake = Notifier::new()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let poller = Poller::new()?;
-        poller.add(kernel.fd(), 0)?;
-        poller.add(wake.fd(), 1)?;
-        let mut subscribers = Vec::with_capacity(1 + others.len());
-        let mut subscribe = |ready: Notifier| {
-            let (sender, events) = sync_channel(BACKLOG);
-            subscribers.push(Subscriber { events: sender, ready: ready.clone() });
-            MirrorView { events, requests: requests.clone(), wake: wake.clone(), ready }
-        };
-        let view = subscribe(ready);
-        let views = others.iter().cloned().map(subscribe).collect();
-        let mut follower = Follower {
-            kernel,
-            copy,
-            poller,
-            requests: request_receiver,
-            subscribers,
-            wake,
-            stop: Arc::clone(&stop),
-            schedule: Schedule::new(started),
-            rules: RuleReading::default(),
-            refused: RefusedNeighbours::default(),
-        };
+        follower.copy.replace(follower.kernel.dump()?, &mut initial);
+        let rules = follower.kernel.dump_rules()?;
+        follower.copy.replace_rules(rules, TableNames::of_system(), &mut initial);
         follower.read_all(&mut initial, false)?;
         follower.schedule.has_read(started, sys::monotonic_now());
-        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
-            // It has inherited the CPU of the worker that started it: who is busy there would keep
-            // changes waiting. And a change is little work that others wait for. Where neither is
-            // allowed, it follows all the same.
-            let _ = sys::drop_cpu_affinity();
-            let _ = sys::change_nice(NICER);
-            follower.run();
-        })?;
-        Ok((Self { view, stop, thread: Some(thread) }, initial, views))
+        let (mirror, others) = follower.spawn(views)?;
+        Ok((mirror, initial, others))
     }
 
     /// The first worker's end.
@@ -198,8 +179,10 @@ impl Mirror {
     }
 
     /// The next batch of events, if there is one. Never waits.
-    #[must_use]
-    pub fn poll(&self) -> Option<Vec<MirrorEvent>> {
+    ///
+    /// # Errors
+    /// As [`MirrorView::poll`].
+    pub fn poll(&self) -> io::Result<Option<Vec<MirrorEvent>>> {
         self.view.poll()
     }
 
@@ -224,74 +207,11 @@ impl Drop for Mirror {
         // see the flag.
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
-            while self.view.poll().is_some() {}
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            while matches!(self.view.poll(), Ok(Some(_))) {}
+            std::thread::sleep(Duration::from_millis(1));
         }
         // A panic of the thread has been printed by the panic hook; there is nothing to add here.
         let _ = thread.join();
-    }
-}
-
-/// When to read everything again.
-#[derive(Debug)]
-struct Schedule {
-    due: Nanos,
-    /// The first request for a re-reading that has not been served.
-    first: Option<Nanos>,
-    not_before: Nanos,
-}
-
-impl Schedule {
-    /// Everything is being read from now on.
-    fn new(now: Nanos) -> Self {
-        Self { due: now + PERIOD, first: None, not_before: now }
-    }
-
-    /// Everything has been read.
-    fn has_read(&mut self, began: Nanos, now: Nanos) {
-        self.due = self.due.min(now + PERIOD);
-        self.not_before = now.saturating_add((now - began) * 10);
-    }
-
-    fn want(&mut self, now: Nanos, resync: Resync) {
-        let due = match resync {
-            Resync::No | Resync::Rules => return,
-            Resync::Now => now,
-            Resync::Soon => now + SOON,
-            Resync::Later => {
-                let first = *self.first.get_or_insert(now);
-                // A change of links has asked for an earlier time: routes that follow do not put it
-                // off.
-                if self.due < now + SOON {
-                    return;
-                }
-                (now + LATER).min(first + LATEST)
-            }
-        };
-        self.due = if resync == Resync::Later { due } else { due.min(self.due) };
-    }
-
-    fn due(&self) -> Nanos {
-        self.due.max(self.not_before)
-    }
-}
-
-/// When to read the rules again: at once after each change, but a change of thousands of rules one
-/// by one costs no more than a tenth of one core's time.
-#[derive(Debug, Default)]
-struct RuleReading {
-    wanted: bool,
-    not_before: Nanos,
-}
-
-impl RuleReading {
-    fn due(&self) -> Nanos {
-        if self.wanted { self.not_before } else { Nanos::MAX }
-    }
-
-    fn has_read(&mut self, began: Nanos, now: Nanos) {
-        self.wanted = false;
-        self.not_before = now.saturating_add((now - began) * 10);
     }
 }
 
@@ -307,30 +227,115 @@ struct Follower {
     schedule: Schedule,
     rules: RuleReading,
     refused: RefusedNeighbours,
+    faults: MirrorFaults,
+    /// As the workers know them.
+    told: MirrorFaults,
 }
 
 impl Follower {
+    /// Knows nothing yet. The views are as many as the notifiers, in their order.
+    fn new(
+        kernel: Kernel,
+        interfaces: Vec<String>,
+        ready: Notifier,
+        others: &[Notifier],
+    ) -> io::Result<(Self, Vec<MirrorView>)> {
+        let (asks, requests) = channel();
+        let wake = Notifier::new()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut subscribers, mut views) = (Vec::new(), Vec::new());
+        for ready in std::iter::once(ready).chain(others.iter().cloned()) {
+            let (sender, events) = sync_channel(BACKLOG);
+            subscribers.push(Subscriber { events: sender, ready: ready.clone() });
+            let (requests, wake, stop) = (asks.clone(), wake.clone(), Arc::clone(&stop));
+            views.push(MirrorView { events, requests, wake, ready, stop });
+        }
+        let follower = Self {
+            poller: watching(&kernel, &wake)?,
+            kernel,
+            copy: KernelCopy::new(interfaces),
+            requests,
+            subscribers,
+            wake,
+            stop,
+            schedule: Schedule::new(sys::monotonic_now()),
+            rules: RuleReading::default(),
+            refused: RefusedNeighbours::default(),
+            faults: MirrorFaults::default(),
+            told: MirrorFaults::default(),
+        };
+        Ok((follower, views))
+    }
+
+    /// Goes on in a thread. The mirror has the first of the views.
+    fn spawn(self, mut views: Vec<MirrorView>) -> io::Result<(Mirror, Vec<MirrorView>)> {
+        let stop = Arc::clone(&self.stop);
+        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
+            // It has inherited the CPU of the worker that started it: who is busy there would keep
+            // changes waiting. And a change is little work that others wait for. Where neither is
+            // allowed, it follows all the same.
+            let _ = sys::drop_cpu_affinity();
+            let _ = sys::change_nice(NICER);
+            self.run();
+        })?;
+        Ok((Mirror { view: views.remove(0), stop, thread: Some(thread) }, views))
+    }
+
+    /// Until the workers have gone, or the mirror is dropped.
     fn run(mut self) {
-        let mut ready = Vec::new();
-        let mut facts = Vec::new();
         let mut changes = Vec::new();
+        while let Err(_failed) = self.follow(&mut changes) {
+            // Routes that nobody follows are worse than a second without: a socket that failed is
+            // replaced, and everything is read again.
+            self.faults.begun_again += 1;
+            while !self.begin_anew() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// A socket or the poller failed.
+    fn follow(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
+        let (mut ready, mut facts) = (Vec::new(), Vec::new());
         while !self.stop.load(Ordering::Relaxed) {
             let wait =
                 self.schedule.due().min(self.rules.due()).saturating_sub(sys::monotonic_now());
-            if self.poller.wait(&mut ready, Some(wait)).is_err() {
-                return;
-            }
+            self.poller.wait(&mut ready, Some(wait))?;
             let _ = self.wake.take();
-            self.serve(&mut changes);
-            if self.read(&mut facts, &mut changes).is_err() || !self.tell(&mut changes) {
-                return;
+            self.serve(changes);
+            self.read(&mut facts, changes)?;
+            if !self.tell(changes) {
+                return Ok(());
             }
-            if sys::monotonic_now() >= self.schedule.due()
-                && (self.resync(&mut changes).is_err() || !self.tell(&mut changes))
-            {
-                return;
+            if sys::monotonic_now() >= self.schedule.due() {
+                self.resync(changes)?;
+                if !self.tell(changes) {
+                    return Ok(());
+                }
             }
         }
+        Ok(())
+    }
+
+    /// New sockets, and everything is to be read. False: not now.
+    fn begin_anew(&mut self) -> bool {
+        let sockets = Kernel::open().and_then(|kernel| {
+            let poller = watching(&kernel, &self.wake)?;
+            Ok((kernel, poller))
+        });
+        let opened = sockets.is_ok();
+        if let Ok((kernel, poller)) = sockets {
+            self.faults.undecodable += self.kernel.undecodable;
+            (self.kernel, self.poller) = (kernel, poller);
+            self.schedule = Schedule::new(sys::monotonic_now());
+            self.schedule.want(sys::monotonic_now(), Resync::Now);
+        }
+        // Also where a new one was had: it may fail as the last one did.
+        std::thread::sleep(PAUSE);
+        opened
     }
 
     /// Passes on what the workers ask of the kernel, and tells them what it refuses.
@@ -345,6 +350,12 @@ impl Follower {
         }
         if self.refused != before {
             changes.push(MirrorEvent::RefusedNeighbours(self.refused));
+        }
+        let undecodable = self.faults.undecodable + self.kernel.undecodable;
+        let faults = MirrorFaults { undecodable, ..self.faults };
+        if faults != self.told {
+            changes.push(MirrorEvent::Faults(faults));
+            self.told = faults;
         }
     }
 
@@ -472,46 +483,57 @@ impl Follower {
     }
 }
 
+/// Waits for events of the kernel, and for whoever wants something of the thread.
+fn watching(kernel: &Kernel, wake: &Notifier) -> io::Result<Poller> {
+    let poller = Poller::new()?;
+    poller.add(kernel.fd(), 0)?;
+    poller.add(wake.fd(), 1)?;
+    Ok(poller)
+}
+
 #[cfg(test)]
 mod tests {
+    use evenkeel_core::Nanos;
+
     use super::*;
 
+    /// F15: the thread ended at the first error, and the router forwarded by the routes of then.
     #[test]
-    fn a_burst_of_routes_is_read_again_when_it_has_calmed_down_but_not_too_late() {
-        let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start);
-        schedule.want(start + Nanos::from_secs(1), Resync::Later);
-        assert_eq!(schedule.due(), start + Nanos::from_secs(1) + LATER);
-        for tenths in 11..40 {
-            schedule.want(start + Nanos::from_millis(tenths * 100), Resync::Later);
+    fn f15_a_socket_that_fails_is_replaced_and_everything_read_again() {
+        let kernel = Kernel::open().unwrap();
+        kernel.fails.store(true, Ordering::Relaxed);
+        let ready = Notifier::new().unwrap();
+        let (follower, views) = Follower::new(kernel, Vec::new(), ready, &[]).unwrap();
+        let (mirror, _none) = follower.spawn(views).unwrap();
+        mirror.view.wake.notify();
+        let begun_again = |event: &MirrorEvent| {
+            matches!(event, MirrorEvent::Faults(MirrorFaults { begun_again: 1, .. }))
+        };
+        let is_route = |event: &MirrorEvent| matches!(event, MirrorEvent::Route { .. });
+        let (mut told, mut read) = (false, false);
+        let until = sys::monotonic_now() + Nanos::from_secs(30);
+        while !(told && read) && sys::monotonic_now() < until {
+            let batch = mirror.poll().unwrap().unwrap_or_default();
+            // Nothing was known: what is read now is all there is. The loopback has a route.
+            told |= batch.iter().any(begun_again);
+            read |= batch.iter().any(is_route);
+            std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(schedule.due(), start + Nanos::from_secs(1) + LATEST);
+        assert!(told && read, "told: {told}, read again: {read}");
     }
 
+    /// F15: that it had ended went unnoticed.
     #[test]
-    fn a_change_of_links_is_not_put_off_by_routes() {
-        let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start);
-        schedule.want(start, Resync::Soon);
-        schedule.want(start + Nanos(1), Resync::Later);
-        assert_eq!(schedule.due(), start + SOON);
-        schedule.want(start + Nanos(2), Resync::Now);
-        assert_eq!(schedule.due(), start + Nanos(2));
-    }
-
-    #[test]
-    fn reading_takes_at_most_a_tenth_of_the_time() {
-        let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start);
-        // What is asked for while it is read is not forgotten.
-        schedule.want(start + Nanos::from_millis(100), Resync::Soon);
-        schedule.has_read(start, start + Nanos::from_millis(200));
-        assert_eq!(schedule.due(), start + Nanos::from_millis(2_200));
-    }
-
-    #[test]
-    fn nothing_happening_it_is_read_periodically() {
-        let start = Nanos::from_secs(100);
-        assert_eq!(Schedule::new(start).due(), start + PERIOD);
+    fn f15_a_thread_that_ends_of_itself_is_noticed_and_one_that_is_to_end_is_not() {
+        let (sender, events) = sync_channel(1);
+        let (requests, _receiver) = channel();
+        let (wake, ready) = (Notifier::new().unwrap(), Notifier::new().unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let view = MirrorView { events, requests, wake, ready, stop: Arc::clone(&stop) };
+        assert_eq!(view.poll().unwrap(), None);
+        drop(sender);
+        assert!(view.poll().unwrap_err().to_string().contains("has ended"));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(view.poll().unwrap(), None);
     }
 }

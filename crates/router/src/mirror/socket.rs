@@ -53,6 +53,9 @@ pub(crate) struct Kernel {
     buffer: Vec<u8>,
     /// Messages that could not be decoded so far.
     pub(crate) undecodable: u64,
+    /// A test lets the socket of events fail.
+    #[cfg(test)]
+    pub(crate) fails: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl Kernel {
@@ -74,7 +77,16 @@ impl Kernel {
         enlarge(&dumps);
         neighbours.set_non_blocking(true)?;
         let buffer = Vec::with_capacity(DATAGRAM);
-        Ok(Self { events, dumps, neighbours, sequence: 0, buffer, undecodable: 0 })
+        Ok(Self {
+            events,
+            dumps,
+            neighbours,
+            sequence: 0,
+            buffer,
+            undecodable: 0,
+            #[cfg(test)]
+            fails: std::sync::Arc::default(),
+        })
     }
 
     /// Becomes readable when there are events.
@@ -86,6 +98,10 @@ impl Kernel {
     /// [`Fact::Overrun`].
     pub(crate) fn read_events(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
         self.buffer.clear();
+        #[cfg(test)]
+        if self.fails.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         match self.events.recv(&mut self.buffer, 0) {
             Ok(_) => {
                 self.undecodable += decode(&self.buffer, facts) as u64;

@@ -17,6 +17,7 @@ use super::decode::{
     Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbour, KernelNeighbourState,
     KernelRouteKind, NotFollowed,
 };
+use super::faults::MirrorFaults;
 use super::names::TableNames;
 use super::refused::RefusedNeighbours;
 use super::routes::Routes;
@@ -108,6 +109,8 @@ pub enum MirrorEvent {
     /// The kernel has refused requests for neighbours: how many in all since the mirror was
     /// started.
     RefusedNeighbours(RefusedNeighbours),
+    /// Something went wrong with following: all of it since the mirror was started.
+    Faults(MirrorFaults),
 }
 
 /// How soon the tables have to be read again after a fact.

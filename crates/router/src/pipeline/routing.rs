@@ -9,7 +9,7 @@ use evenkeel_net::policy::{PolicyTables, TableId};
 
 use crate::mirror::decode::NotFollowed;
 use crate::mirror::names::TableNames;
-use crate::mirror::{MirroredRules, RefusedNeighbours};
+use crate::mirror::{MirrorFaults, MirroredRules, RefusedNeighbours};
 use crate::snapshot::{RoutingSnapshot, TableSnapshot};
 
 /// See the module.
@@ -25,6 +25,10 @@ pub(super) struct Routing {
     refused: RefusedNeighbours,
     /// As counted by the mirrors of pipelines that this one has taken over from.
     refused_before: RefusedNeighbours,
+    /// What went wrong with following the kernel, and as it was with former mirrors.
+    faults: MirrorFaults,
+    faults_before: MirrorFaults,
+    faults_reported: MirrorFaults,
     /// Whether the tables of IPv4 and IPv6 neighbours have been reported as full.
     full_reported: [bool; 2],
     /// The first destination whose packets went to the kernel to be forwarded, and whether that was
@@ -63,11 +67,23 @@ impl Routing {
             .filter(|refused| *refused != RefusedNeighbours::default())
     }
 
+    pub(super) fn faulted(&mut self, in_all: MirrorFaults) {
+        self.faults = in_all;
+    }
+
+    pub(super) fn mirror_faults(&self) -> Option<MirrorFaults> {
+        Some(self.faults_before.plus(self.faults))
+            .filter(|faults| *faults != MirrorFaults::default())
+    }
+
     /// Goes on to count where `old` ends. The mirrors of several workers told them the same.
     pub(super) fn take_over(&mut self, old: &Self) {
         if let Some(refused) = old.refused_neighbours() {
             self.refused_before = refused;
             self.full_reported = old.full_reported;
+        }
+        if let Some(faults) = old.mirror_faults() {
+            (self.faults_before, self.faults_reported) = (faults, faults);
         }
     }
 
@@ -84,6 +100,15 @@ impl Routing {
                 "routing: packets whose route leaves by an interface that is no port go to the \
                  kernel, which forwards them past all links: the first was for {destination}"
             ));
+        }
+        if let Some(faults) = self.mirror_faults().filter(|all| *all != self.faults_reported) {
+            // Of a kernel that says much that cannot be read, the first is told.
+            if faults.begun_again != self.faults_reported.begun_again
+                || self.faults_reported.undecodable == 0
+            {
+                faults.words().iter().for_each(|text| report(&format!("routing: {text}")));
+            }
+            self.faults_reported = faults;
         }
         let full = self.is_full();
         if full != self.full_reported {

@@ -64,6 +64,7 @@ impl Pipeline {
             MirrorEvent::Rules(rules) => self.routing.set_rules(rules),
             MirrorEvent::NotFollowed(what) => self.routing.not_followed(what),
             MirrorEvent::RefusedNeighbours(refused) => self.routing.refused(refused),
+            MirrorEvent::Faults(faults) => self.routing.faulted(faults),
         }
     }
 

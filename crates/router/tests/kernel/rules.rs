@@ -193,7 +193,7 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
         }
         let listed = net.ip("r", &format!("{family} rule")).lines().count();
         eventually("the rules to be followed", || {
-            while let Some(batch) = mirror.poll() {
+            while let Some(batch) = mirror.poll().unwrap() {
                 batch.into_iter().for_each(|event| pipeline.apply(Nanos::ZERO, event));
             }
             let word = if v4 { "IPv4" } else { "IPv6" };
@@ -276,7 +276,7 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
     assert!(met.iter().filter(|way| matches!(way, Way::Forward(..))).count() >= 8, "{met:?}");
     // The kernel's own rules again: one table says everything.
     eventually("the kernel's own rules", || {
-        while let Some(batch) = mirror.poll() {
+        while let Some(batch) = mirror.poll().unwrap() {
             batch.into_iter().for_each(|event| pipeline.apply(Nanos::ZERO, event));
         }
         let snapshot =
