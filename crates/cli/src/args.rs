@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use evenkeel_core::BitRate;
+use evenkeel_core::link::FramingConfig;
 use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
 
-use crate::argument::{ArgumentError, capture, confirmation, rate};
+use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
 #[derive(Debug, Parser)]
@@ -228,6 +229,10 @@ pub(crate) struct ShapeArgs {
     /// Rate of what goes out by it, a little below the line's: 19Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) up: BitRate,
+    /// What the line adds to each packet: ethernet, docsis (cable), ptm or pppoe-ptm (VDSL),
+    /// adsl-pppoa or adsl-pppoe, or bytes.
+    #[arg(long, value_name = "LINE", value_parser = overhead, default_value = "ethernet")]
+    pub(crate) overhead: FramingConfig,
     /// End after this time (60s), unless `evenkeel ctl confirm` comes before: for a first start
     /// over the very interface.
     #[arg(long, value_name = "TIME", value_parser = confirmation)]

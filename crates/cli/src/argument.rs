@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evenkeel_core::BitRate;
-use evenkeel_core::link::LinkConfig;
+use evenkeel_core::link::{FramingConfig, LinkConfig, Overhead};
+use evenkeel_core::settings::Settings as _;
 use evenkeel_core::settings::quantity::{QuantityError, parse_rate, parse_time};
+use evenkeel_core::{BitRate, Bytes};
 
 /// Why the text of an argument is refused.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,8 @@ pub(crate) enum ArgumentError {
     Number(#[from] std::num::ParseFloatError),
     #[error(transparent)]
     Quantity(#[from] QuantityError),
+    #[error("expected a number of bytes, 1 to 256, or one of {0}")]
+    Overhead(String),
     #[error("{text} is out of range: {range}")]
     OutOfRange { text: String, range: &'static str },
 }
@@ -43,6 +46,29 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, ArgumentError> {
     let rate = parse_rate(text)?;
     let valid = (LinkConfig::MIN_RATE..=LinkConfig::MAX_RATE).contains(&rate);
     ArgumentError::within(rate, text, valid, "1 kbit/s to 1 Tbit/s")
+}
+
+/// What a line adds to a packet: a word of router.toml, or bytes.
+pub(crate) fn overhead(text: &str) -> Result<FramingConfig, ArgumentError> {
+    if let Ok(bytes) = text.parse() {
+        let framing = FramingConfig {
+            overhead: Overhead::Bytes,
+            overhead_bytes: Bytes(bytes),
+            overhead_least: Bytes::ZERO,
+            ..FramingConfig::default()
+        };
+        return ArgumentError::within(framing, text, framing.check().is_ok(), "1 to 256 bytes");
+    }
+    match Overhead::from_name(text) {
+        Some(overhead) if overhead != Overhead::Bytes => {
+            Ok(FramingConfig { overhead, ..FramingConfig::default() })
+        }
+        _ => {
+            let words = Overhead::ALL.iter().filter(|line| **line != Overhead::Bytes);
+            let words: Vec<_> = words.map(|line| line.name()).collect();
+            Err(ArgumentError::Overhead(words.join(", ")))
+        }
+    }
 }
 
 /// How long a start may wait for its confirmation.

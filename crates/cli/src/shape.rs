@@ -2,6 +2,7 @@
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::BitRate;
+use evenkeel_core::link::{FramingConfig, Overhead};
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_router::Disciplines;
 
@@ -46,25 +47,48 @@ fn router_toml(args: &ShapeArgs) -> String {
     let interface = &args.interface;
     let name = quoted(interface);
     let ingress = quoted(&format!("{interface}-ingress"));
+    let overhead = overhead_toml(&args.overhead);
     let link = |port: &str, rate: BitRate| {
         format!(
-            "[[link]]\nport = {port}\nrate = \"{}\"\n\
+            "[[link]]\nport = {port}\nrate = \"{}\"\n{overhead}\
              discipline = {{ kind = \"pdrr\", buffer = {PLACES}, max_delay = \"{BUFFER_MS}ms\", \
              aqm = \"cobalt\" }}\n",
             rate_text(rate)
         )
     };
     format!(
-        "# evenkeel shape {interface} --down {down} --up {up}\n\n\
+        "# evenkeel shape {interface} --down {down} --up {up}{}\n\n\
          [[port]]\nname = {name}\ninterface = {name}\n\
          # The kernel routes, filters and translates as before; only its queues are ours.\n\
          attach = \"inline\"\n\n\
          # What leaves by the interface: at most {BUFFER_MS} ms of it wait, every flow in a \
          queue of its own that an AQM keeps short.\n{}\n\
          # What arrives there.\n{}",
+        overhead_argument(&args.overhead),
         link(&name, args.up),
         link(&ingress, args.down)
     )
+}
+
+/// Keys of a link, a line each; nothing of Ethernet's.
+fn overhead_toml(framing: &FramingConfig) -> String {
+    match framing.overhead {
+        Overhead::Ethernet => String::new(),
+        Overhead::Bytes => format!(
+            "overhead = \"bytes\"\noverhead_bytes = \"{}B\"\noverhead_least = \"{}B\"\n",
+            framing.overhead_bytes.0, framing.overhead_least.0
+        ),
+        line => format!("overhead = \"{}\"\n", line.name()),
+    }
+}
+
+/// As it was written.
+fn overhead_argument(framing: &FramingConfig) -> String {
+    match framing.overhead {
+        Overhead::Ethernet => String::new(),
+        Overhead::Bytes => format!(" --overhead {}", framing.overhead_bytes.0),
+        line => format!(" --overhead {}", line.name()),
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -96,6 +120,25 @@ mod tests {
         assert_eq!(rates, [Some(BitRate(800_000)), Some(BitRate::from_mbps(95))]);
         assert!(config.links.iter().all(|link| link.discipline.name() == "pdrr"));
         assert_eq!((config.peer_of(0), config.peer_of(1)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn what_the_line_adds_is_a_word_or_bytes_for_both_directions() {
+        // A packet of 200 bytes on the line.
+        for (said, wanted) in
+            [("docsis", 218), ("pppoe-ptm", 234), ("adsl-pppoe", 265), ("44", 244)]
+        {
+            let config = config(&format!("eth0 --down 20Mbit/s --up 1Mbit/s --overhead {said}"));
+            let links = config.unwrap().links;
+            let lengths: Vec<_> =
+                links.iter().map(|link| link.core.framing.framing().of(200).0).collect();
+            assert_eq!(lengths, [wanted, wanted], "{said}");
+        }
+        for wrong in ["0", "257", "cable", "bytes", "-1"] {
+            let error = config(&format!("eth0 --down 20Mbit/s --up 1Mbit/s --overhead={wrong}"));
+            let error = error.unwrap_err();
+            assert!(error.contains("--overhead") && error.contains("256"), "{wrong}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Tests of the command that need no interfaces, in one program: it links once.
 
+mod attacks;
 mod bad_input;
 mod control;
 mod counters;

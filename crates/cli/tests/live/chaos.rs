@@ -12,6 +12,7 @@ use evenkeel_control::{Client, Request};
 use evenkeel_netns::testing::eventually;
 use evenkeel_router::Snapshot;
 
+use crate::gateway::measured;
 use crate::memory::Random;
 use crate::run::{CONFIG, Live, TWO_WORKERS, command, end};
 
@@ -201,8 +202,15 @@ fn chaos(test: &str, config: &'static str, queues: u16) {
         }
         late = held;
     }
-    println!("{test}: {steps} steps, {checks} checks, all balanced: {:?}", chaos.done);
-    println!("{test}: memory {early} kB early, {late} kB at the end of {life:?} of changes");
+    let mut text = format!("{test}: {steps} steps, {checks} checks, all balanced:\n");
+    let each: Vec<String> =
+        chaos.done.iter().map(|(what, times)| format!("{times} {what}")).collect();
+    each.chunks(5).for_each(|some| text += &format!("  {}\n", some.join(", ")));
+    text += &format!(
+        "memory {early} kB early, {late} kB at the end of {} s of changes\n",
+        life.as_secs()
+    );
+    measured(&format!("attacks-{test}"), &text);
     // The allocator keeps what threads have freed, up to a plateau beyond a short life.
     assert!(life < LIFE || late <= early + GROWTH, "{early} kB, then {late} kB");
     chaos.live.signal("-TERM");

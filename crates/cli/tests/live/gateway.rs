@@ -460,7 +460,7 @@ fn servers(net: &TestNet) -> Servers {
 pub(crate) fn measured(name: &str, text: &str) {
     println!("{name}:\n{text}");
     if let Some(folder) = std::env::var_os("EVENKEEL_MEASURED") {
-        let file = std::path::Path::new(&folder).join(format!("inline-{name}.txt"));
+        let file = std::path::Path::new(&folder).join(format!("{name}.txt"));
         std::fs::write(file, text).unwrap();
     }
 }

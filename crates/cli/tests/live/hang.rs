@@ -1,13 +1,13 @@
 //! A router that hangs is passed by, by the kernel, and takes over again when it is back.
 
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use evenkeel_netns::testing::eventually;
 
-use crate::run::{CONFIG, Live, TWO_WORKERS, command};
+use crate::run::{CONFIG, Live, TWO_WORKERS, command, start};
 
 /// Between two echo requests, milliseconds.
 const EACH: u64 = 10;
@@ -85,4 +85,18 @@ fn a_service_manager_hears_when_packets_pass_and_that_they_still_do() {
 
     live.signal("-TERM");
     hears(&socket, "STOPPING=1");
+}
+
+/// F15: the end of the control socket needed a descriptor.
+#[test]
+fn f15_a_router_without_descriptors_ends_when_it_is_told_to() {
+    let Some(mut live) = Live::prepared("no_descriptors", CONFIG, 1) else { return };
+    live.router = start(&live.net, &live.folder);
+    live.wait_until_it_forwards();
+    let process = live.router.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &process, "--nofile=5:5"]).status();
+    assert!(limited.unwrap().success());
+    live.signal("-TERM");
+    eventually("it ends", || live.router.try_wait().unwrap().is_some());
+    live.ping();
 }

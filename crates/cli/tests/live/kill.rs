@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_netns::testing::eventually;
 
+use crate::gateway::measured;
 use crate::hang::{answers, longest_silence};
 use crate::run::{CONFIG, Live, TWO_WORKERS, end, start};
 
@@ -66,10 +67,12 @@ fn killed_each_second(test: &str, config: &str, queues: u16) {
     let p99 = changes[(changes.len() - 1) * 99 / 100];
     let worst = changes[changes.len() - 1];
     let lost = count as usize - came.len();
-    println!(
-        "{test}: {kills} kills in {seconds} s: outage p99 {p99} ms, worst {worst} ms, {lost} \
-         of {count} echo requests lost"
+    let text = format!(
+        "{test}: {kills} times kill -9 in {seconds} s, 10 Mbit/s of UDP and an echo request each \
+         {EACH} ms:\nwithout an answer for {p99} ms in 99 of 100, {worst} ms at worst; {lost} of \
+         {count} lost, none answered twice\n"
     );
+    measured(&format!("attacks-{test}"), &text);
     assert!(kills >= seconds as usize / 3, "{kills} kills");
     assert!(worst <= 300, "{worst} ms: {output}");
     assert!(lost <= 20 * kills, "{lost} lost with {kills} kills: {output}");

@@ -176,5 +176,5 @@ fn killed_under_load_it_is_out_of_the_way_at_once() {
     let large = outages("killed_large", kills, &|home| home.start_with(&memory, LINE)).unwrap();
     let size = f64::from(buffers) * 4096.0 / f64::from(1 << 30);
     let lines = format!("usual tables\n  {usual}\n{size:.1} GiB of buffers\n  {large}\n");
-    measured("killed", &lines);
+    measured("inline-killed", &lines);
 }

@@ -173,7 +173,7 @@ fn a_full_line_does_not_make_others_wait() {
             // A seventeenth of the upload, less headers.
             && loaded.own >= 0.8 * 20.0 / 17.0;
         if holds {
-            measured("loaded", &loaded.table(seconds));
+            measured("inline-loaded", &loaded.table(seconds));
             break;
         }
         tries += 1;

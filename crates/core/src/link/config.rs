@@ -1,5 +1,6 @@
 //! What a link is told to be, and the ranges it must lie in.
 
+use super::framing::FramingConfig;
 use crate::shape::ShaperConfig;
 use crate::units::{BitRate, Bytes, Nanos};
 use crate::{settings, words};
@@ -38,8 +39,9 @@ settings! {
     /// What a link is told to be.
     #[derive(Copy, Eq)]
     pub struct LinkConfig: "" {
-        /// The rate of the wire, with everything that Ethernet adds to a packet (38 bytes). Set it
-        /// a little below the real wire's, or queues build up behind the router, out of its hands.
+        /// The rate of the line, with everything that it adds to a packet (`overhead`: Ethernet's
+        /// 38 bytes by default). Set it a little below the real one, or queues build up behind the
+        /// router, out of its hands.
         live rate: Option<BitRate> = None, in LinkConfig::MIN_RATE.0..=LinkConfig::MAX_RATE.0,
             absent "unpaced: as fast as the port takes frames, and the ring is not used";
         /// The transmit ring between scheduler and wire. Used on links with a rate.
@@ -49,6 +51,10 @@ settings! {
         reload dequeue_time: Nanos = Nanos::ZERO, in 0..=LinkConfig::MAX_DEQUEUE_TIME.0;
         /// A token bucket between scheduler and ring.
         reload shaper: Option<ShaperConfig> = None, absent "none";
+    }
+    parts {
+        /// What the line adds to a packet.
+        framing: FramingConfig,
     }
 }
 

@@ -36,6 +36,7 @@
 
 mod blocking;
 mod config;
+mod framing;
 mod handover;
 mod pass;
 mod ring;
@@ -46,6 +47,7 @@ use alloc::vec::Vec;
 
 pub use crate::shape::ShaperConfig;
 pub use config::{LinkConfig, Refill, RingConfig};
+pub use framing::{Cells, Framing, FramingConfig, Overhead};
 pub use handover::{Handover, Translate};
 
 use crate::measure::Qostat;
@@ -120,6 +122,8 @@ impl Start {
 #[derive(Debug)]
 pub struct Link<P, S> {
     config: LinkConfig,
+    /// What `config` says of lengths.
+    framing: Framing,
     /// Nothing between scheduler and port takes time: see [`LinkConfig::is_straight`].
     is_straight: bool,
     scheduler: S,
@@ -169,6 +173,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         in_range("classes", classes.into(), 1..=LinkConfig::MAX_CLASSES.into(), "classes")?;
         Ok(Self {
             config,
+            framing: config.framing.framing(),
             is_straight: config.is_straight(),
             scheduler,
             shaper: config.shaper.map(|shaper| Shaper::new(shaper, Nanos::ZERO)),
@@ -328,6 +333,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             self.begin(now);
         }
         self.config = config;
+        self.framing = config.framing.framing();
         self.scheduler.set_rate(config.slowest());
         self.is_straight = config.is_straight();
         self.restart(now);
@@ -368,6 +374,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     #[must_use]
     pub fn config(&self) -> &LinkConfig {
         &self.config
+    }
+
+    /// How long packets are on its line: for whoever hands them over, see
+    /// [`Packet::wire_len`]. Those that wait keep the length that they came with.
+    #[must_use]
+    pub const fn framing(&self) -> Framing {
+        self.framing
     }
 
     /// How long the wire has been idle since the start of time (`Nanos::ZERO`), up to the latest

@@ -181,6 +181,7 @@ fn config(rate: impl Strategy<Value = Option<BitRate>>) -> impl Strategy<Value =
             ring: RingConfig { slots, refill },
             dequeue_time,
             shaper,
+            ..LinkConfig::default()
         },
     )
 }

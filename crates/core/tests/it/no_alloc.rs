@@ -89,6 +89,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
             ring: RingConfig { slots: 128, refill: Refill::WholeRing },
             dequeue_time: Nanos(4_500),
             shaper: Some(shaper),
+            ..LinkConfig::default()
         };
         let mut link = Link::new(config, discipline, 4).unwrap();
         let mut counter = Counter::default();

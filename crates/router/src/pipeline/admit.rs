@@ -6,7 +6,7 @@ use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
 
 use super::Pipeline;
-use super::packet::QueuedPacket;
+use super::packet::{QueuedPacket, wire_len_of};
 use crate::mirror::NeighbourRequest;
 
 impl Pipeline {
@@ -82,6 +82,8 @@ impl Pipeline {
             return self.refuse_at_link(port, queued, reason, at);
         }
         let slot = &mut self.ports[to];
+        let wire_len = wire_len_of(slot.link.framing(), &queued.frame).0 as u32;
+        let queued = QueuedPacket { wire_len, ..queued };
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
         let _ = self.enter(to, queued, at);

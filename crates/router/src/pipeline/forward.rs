@@ -235,9 +235,10 @@ impl Pipeline {
         }
         let &PacketMeta { flow_hash, class, .. } = meta;
         if let (Some(FairDropPass(ticket)), Some(fairdrop)) = (pass, &mut self.fairdrop) {
+            let framing = self.ports[port.index()].link.framing();
             let wire = match packet.frame.segments() {
-                1 => wire_len(usize::from(meta.l3) + ip_len as usize),
-                _ => wire_len_of(&packet.frame),
+                1 => wire_len(framing, usize::from(meta.l3) + ip_len as usize),
+                _ => wire_len_of(framing, &packet.frame),
             };
             let processing = processing_class(service);
             let judged =

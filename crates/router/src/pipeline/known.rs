@@ -62,7 +62,8 @@ impl Pipeline {
                 Err(reason) => return self.drop(packet, reason),
             };
             self.meter.stage(Stage::Judge);
-            let (wire, plain) = (wire_len(frame_len(probe)), processing_class(None));
+            let framing = self.ports[usize::from(way.port)].link.framing();
+            let (wire, plain) = (wire_len(framing, frame_len(probe)), processing_class(None));
             let judged = fairdrop.judge_link(way.port.into(), hash, class, wire, ticket, plain);
             if let Err(reason) = judged {
                 return self.drop(packet, reason);
@@ -83,19 +84,22 @@ impl Pipeline {
 
     #[inline]
     fn enqueue_known(&mut self, packet: UnroutedPacket, probe: &Probe, known: &Known) {
+        let port = usize::from(known.way.port);
+        let framing = self.ports[port].link.framing();
         let queued = QueuedPacket {
             frame: packet.frame,
             flow: probe.flow.packed(),
             flow_hash: known.hash,
             arrival: packet.arrival,
             ip_len: probe.ip_len.into(),
+            wire_len: framing.of(probe.ip_len.into()).0 as u32,
             class: known.class,
             ecn: probe.ecn,
             marked: false,
             originated: false,
         };
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
-        self.enqueue_at(known.way.port.into(), queued, pin, packet.arrival);
+        self.enqueue_at(port, queued, pin, packet.arrival);
     }
 }
 

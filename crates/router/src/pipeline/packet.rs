@@ -1,7 +1,8 @@
 //! A packet before it is routed, and as it waits in an outgoing link.
 
 use evenkeel_core::flow_table::PackedFlow;
-use evenkeel_core::packet::{ETHERNET_WIRE_OVERHEAD, Ecn};
+use evenkeel_core::link::Framing;
+use evenkeel_core::packet::Ecn;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::{Frame, FramePool, RxFrame};
@@ -41,6 +42,8 @@ pub struct QueuedPacket {
     pub(super) flow_hash: u64,
     pub(super) arrival: Nanos,
     pub(super) ip_len: u32,
+    /// What the line of its link takes for it, bytes.
+    pub(super) wire_len: u32,
     pub(super) class: Class,
     /// It was made here.
     pub(super) originated: bool,
@@ -51,23 +54,23 @@ pub struct QueuedPacket {
 
 const _: () = assert!(size_of::<QueuedPacket>() <= 96);
 
-/// The shortest payload of an Ethernet frame: shorter ones are padded on the wire.
-const SHORTEST_PAYLOAD: u64 = 46;
 pub(super) const ETHERNET_HEADER: u64 = 14;
 
-/// What the wire takes for a frame of `length` bytes, with padding, frame check sequence, preamble
-/// and gap.
-pub(super) fn wire_len(length: usize) -> Bytes {
-    let payload = (length as u64).saturating_sub(ETHERNET_HEADER);
-    Bytes(payload.max(SHORTEST_PAYLOAD)) + ETHERNET_WIRE_OVERHEAD
+/// What the line takes for a frame of `length` bytes: with tags, without padding.
+#[inline]
+pub(super) fn wire_len(framing: Framing, length: usize) -> Bytes {
+    framing.of((length as u64).saturating_sub(ETHERNET_HEADER))
 }
 
-/// What the wire takes for a frame, or for all segments of a super-frame. That the last of these
+/// What the line takes for a frame, or for all segments of a super-frame. That the last of these
 /// may be padded by 5 bytes is left out.
-pub(super) fn wire_len_of(frame: &Frame) -> Bytes {
-    let more = u64::from(frame.segments() - 1);
-    let around = ETHERNET_WIRE_OVERHEAD.0 - ETHERNET_HEADER;
-    wire_len(frame.cut_len()) + Bytes(more * around)
+#[inline]
+pub(super) fn wire_len_of(framing: Framing, frame: &Frame) -> Bytes {
+    let length = frame.cut_len();
+    match u64::from(frame.segments()) {
+        1 => wire_len(framing, length),
+        count => framing.of_all((length as u64).saturating_sub(count * ETHERNET_HEADER), count),
+    }
 }
 
 impl QueuedPacket {
@@ -90,9 +93,9 @@ impl Packet for QueuedPacket {
         Bytes(u64::from(self.ip_len))
     }
 
-    /// With VLAN tags and padding, as they are sent.
+    /// With VLAN tags, as they are sent.
     fn wire_len(&self) -> Bytes {
-        wire_len_of(&self.frame)
+        Bytes(self.wire_len.into())
     }
 
     fn segments(&self) -> u32 {

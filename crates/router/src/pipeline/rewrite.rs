@@ -10,7 +10,7 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::cycles::Stage;
 use super::forward::ResolvedHop;
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{QueuedPacket, UnroutedPacket, wire_len_of};
 use super::parsed::PacketMeta;
 use super::whole::ip_len_of;
 
@@ -102,6 +102,7 @@ impl Pipeline {
         hop: &ResolvedHop<'_>,
         at: Nanos,
     ) {
+        let wire_len = wire_len_of(self.ports[hop.port].link.framing(), &frame).0 as u32;
         let queued = QueuedPacket {
             ecn: rewrite::ecn(self.pool.bytes(&frame)),
             marked: false,
@@ -110,6 +111,7 @@ impl Pipeline {
             flow_hash: hop.flow_hash,
             arrival,
             ip_len,
+            wire_len,
             class: hop.class,
             originated: hop.originated,
         };

@@ -41,7 +41,8 @@ impl Pipeline {
         if !self.ports[to].up {
             return self.drop(packet, Reason::LinkDown);
         }
-        let (length, wire) = (packet.frame.len(), wire_len_of(&packet.frame));
+        let framing = self.ports[to].link.framing();
+        let (length, wire) = (packet.frame.len(), wire_len_of(framing, &packet.frame));
         let nameless = PackedFlow::new(&NAMELESS);
         let below;
         let meta = match parsed {

@@ -4,6 +4,7 @@
 //! there it is cut if that link is too slow for it, or cannot send it.
 
 use evenkeel_core::Nanos;
+use evenkeel_core::link::Framing;
 use evenkeel_ports::{Frame, Port};
 
 use super::Pipeline;
@@ -84,7 +85,7 @@ impl Pipeline {
         meta: &PacketMeta,
         hop: &ResolvedHop<'_>,
     ) -> bool {
-        wire_len_of(&packet.frame).0 > self.ports[hop.port].longest as u64
+        wire_len_of(Framing::ETHERNET, &packet.frame).0 > self.ports[hop.port].longest as u64
             || self.services.of(hop.class).is_some()
             || self.longest_ip_len(packet, meta) > hop.mtu
     }

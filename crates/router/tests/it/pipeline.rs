@@ -475,6 +475,32 @@ fn a_paced_link_sends_at_its_rate_however_late_the_worker_is() {
     assert_eq!(late_end, 15_000_000);
 }
 
+/// A link that counted Ethernet's bytes gave a modem a third too much of small packets.
+#[test]
+fn a_link_counts_what_its_line_adds_also_of_known_flows() {
+    for (overhead, each) in [("ethernet", 166), ("docsis", 146), ("adsl-pppoe", 4 * 53)] {
+        let rest = format!(
+            "[[link]]\nport = \"p1\"\nrate = \"8Mbit/s\"\noverhead = \"{overhead}\"\n\
+             discipline = {{ kind = \"pdrr\" }}"
+        );
+        let mut bed = Bed::new(2, &rest);
+        // 100 bytes of payload, 128 of IP; the first packet makes the flow known.
+        let start = bed.now;
+        for _ in 0..100 {
+            bed.send(0, 1, Udp::default());
+            bed.round();
+        }
+        let mut sent = bed.received(1).len() as u64;
+        while sent < 100 {
+            bed.now = bed.pipeline.next_wake().expect("the wire is busy");
+            bed.round();
+            sent += bed.received(1).len() as u64;
+        }
+        let took = (bed.now - start).0 / 1_000;
+        assert!(took.abs_diff(100 * each) <= 2, "{overhead}: {took} us for 100 packets");
+    }
+}
+
 #[test]
 fn a_worker_that_was_away_catches_up_by_no_more_than_its_bound() {
     let rest = "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", \

@@ -305,3 +305,22 @@ fn the_budget_of_first_packets_is_one_also_after_workers_have_taken_the_place_of
     let two = admitted(&mut workers);
     assert!(two.abs_diff(one) <= 1, "{two}, one worker {one}");
 }
+
+/// F15: each worker answered as often as the port may.
+#[test]
+fn f15_what_a_port_may_answer_each_second_is_the_ports_not_each_workers() {
+    let mut workers = Bed::workers(4, "[router]\nworkers = 4\nicmp_per_second = 100");
+    let mut answered = 0;
+    // The burst of ten is each worker's.
+    for second in 0..2 {
+        for _ in 0..100 {
+            for worker in &mut workers {
+                worker.send(0, 1, Udp { ttl: 1, ..Udp::default() });
+                worker.pass(Nanos::from_millis(10));
+                let came = worker.received(0).len();
+                answered += if second == 1 { came } else { 0 };
+            }
+        }
+    }
+    assert_eq!(answered, 100);
+}

@@ -300,6 +300,28 @@ fn an_interface_that_vanishes_is_used_again_when_it_returns() {
     assert!(lab.forwarded("lan") >= before + 10, "the router, not the kernel, forwards");
 }
 
+/// F3: it kept the socket of the interface that had gone, and was shown as up for ever.
+#[test]
+fn f3_an_interface_that_returns_with_the_same_index_is_used_again() {
+    let Some(lab) = Lab::started("same_index", "") else { return };
+    lab.ping("10.2.0.2", 3);
+    let index = || lab.net.ip("r", "-o link show wan").split(':').next().unwrap().to_owned();
+    let before = index();
+    lab.net.ip("r", &format!("link set wan netns {}", lab.net.name("b")));
+    eventually("the port to be down", || !lab.snapshot().port("wan").unwrap().up);
+    lab.net.ip("b", &format!("link set wan netns {}", lab.net.name("r")));
+    assert_eq!(index(), before, "the kernel gives it the same");
+    lab.net.ip("r", "address add 10.2.0.1/24 dev wan");
+    lab.net.ip("r", "link set wan up");
+    eventually("the port to be back", || lab.snapshot().port("wan").unwrap().up);
+    eventually("traffic to pass again", || {
+        lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success()
+    });
+    let before = lab.forwarded("lan");
+    lab.ping("10.2.0.2", 10);
+    assert!(lab.forwarded("lan") >= before + 10, "the router, not the kernel, forwards");
+}
+
 #[test]
 fn a_link_that_goes_down_takes_its_routes_along() {
     let Some(lab) = Lab::started("down", "") else { return };
