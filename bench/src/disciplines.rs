@@ -184,8 +184,7 @@ impl BusyLink {
         let config = LinkConfig {
             rate: Some(evenkeel_core::BitRate::from_mbps(10_000)),
             ring: RingConfig { slots: 64, refill: Refill::AnySlot },
-            dequeue_time: Nanos::ZERO,
-            shaper: None,
+            ..LinkConfig::default()
         };
         let link =
             Link::new(config, scheduler(kind, classes), classes).expect("the link is in range");
