@@ -30,6 +30,7 @@ test=(
   python3           # looks for circles of files, and other checks
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
   python3-scapy
+  systemd           # systemd-analyze rates the unit
   tcpdump           # looks for bad checksums
   traceroute
   valgrind          # counts instructions per packet

@@ -1,9 +1,10 @@
 //! What is left of a router's rights once it runs, as the kernel shows it for each thread.
 
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use evenkeel_netns::testing::{eventually, text};
+use evenkeel_netns::testing::{eventually, has_tool, text};
 
 use crate::run::{CONFIG, Live, TWO_WORKERS};
 
@@ -80,4 +81,26 @@ fn workers_that_ask_for_it_precede_others_although_rights_were_given_up() {
         let Some(live) = Live::with(test, config, queues) else { return };
         eventually("workers precede", || first_in_turn(live.router.id()) == workers);
     }
+}
+
+/// Nobody could say how much the unit leaves open: without any of it a router has 9.6 of 10.
+#[test]
+fn f11_the_unit_leaves_as_little_open_as_the_page_says() {
+    if !has_tool("unit", "systemd-analyze", "systemd") {
+        return;
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let unit = top.join("packaging/evenkeel.service");
+    let rated = Command::new("systemd-analyze")
+        .args(["security", "--offline=yes", "--no-pager"])
+        .arg(&unit)
+        .output()
+        .unwrap();
+    let said = text(&rated);
+    let (_, level) = said.split_once("Overall exposure level for evenkeel.service: ").unwrap();
+    let level: f64 = level.split(' ').next().unwrap().parse().unwrap();
+    // Versions of systemd know more or fewer measures.
+    assert!(level <= 3.0, "{said}");
+    let page = fs::read_to_string(top.join("SECURITY.md")).unwrap();
+    assert!(page.contains("rates it 2.7 of 10"), "{level}");
 }
