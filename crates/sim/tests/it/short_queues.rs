@@ -13,7 +13,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 
 use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
@@ -447,22 +449,52 @@ fn told(cell: &Cell, name: &str, came: &Came) -> String {
     )
 }
 
-/// Cells of the grid, with FQ-CoDel beside.
-fn hold(cells: &[Cell], disciplines: &[(&str, DisciplineConfig)]) {
-    let mut wrong = Vec::new();
+/// Cells of the grid, with FQ-CoDel beside. Gives the rows of the page.
+fn hold(cells: &[Cell], disciplines: &[(&str, DisciplineConfig)]) -> String {
+    let (mut wrong, mut rows) = (Vec::new(), String::new());
     for cell in cells {
         let rival = run(*cell, &fq_codel());
         println!("{}", told(cell, "fq-codel", &rival));
+        let (target, round) = cell.target();
+        let (mbps, rtt) = (cell.rate.0 / 1_000_000, cell.rtt.0 / 1_000_000);
+        let most = (3 * target.0 + round.0) as f64 / 1e6;
+        let _ = write!(rows, "| {mbps}, {}, {rtt} | {most:.1} | {}", cell.flows, waits(&rival));
         for (name, discipline) in disciplines {
             let came = run(*cell, discipline);
             let line = told(cell, name, &came);
             println!("{line}");
+            let _ = write!(rows, " | {}", waits(&came));
             if let Err(why) = judge(cell, &came, &rival) {
                 wrong.push(format!("{line}:{why}"));
             }
         }
+        rows += " |\n";
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    rows
+}
+
+/// As the page shows them: of greedy flows and of sparse ones, milliseconds.
+fn waits(came: &Came) -> String {
+    format!("{:.2}, {:.2}", came.p99.0 as f64 / 1e6, came.sparse_p99.0 as f64 / 1e6)
+}
+
+/// The page's table is what the cells came to.
+fn on_page(rows: &str) {
+    const ENDS: [&str; 2] = ["<!-- cells: begin -->\n", "<!-- cells: end -->\n"];
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/short-queues.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once(ENDS[0]).unwrap();
+    let (shown, after) = rest.split_once(ENDS[1]).unwrap();
+    let head = "| Mbit/s, flows, RTT | promised | FQ-CoDel, sparse | PDRR, sparse | PFQ, sparse |\n\
+                |---|---|---|---|---|\n";
+    let table = format!("\n{head}{rows}\n");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let [begin, end] = ENDS;
+        fs::write(&page, format!("{before}{begin}{table}{end}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(shown, table, "UPDATE_DOCS=1 cargo test -p evenkeel-sim --test it short_queues");
 }
 
 #[test]
@@ -483,7 +515,7 @@ fn greedy_flows_wait_for_three_targets_and_sparse_ones_lose_nothing() {
     .into_iter()
     .map(|(mbps, flows, rtt, seconds)| Cell { sparse: 3, ..Cell::new(mbps, flows, rtt, seconds) })
     .collect();
-    hold(&cells, &[("pdrr", pdrr(Aqm::Cobalt)), ("pfq", pfq(Aqm::Cobalt))]);
+    on_page(&hold(&cells, &[("pdrr", pdrr(Aqm::Cobalt)), ("pfq", pfq(Aqm::Cobalt))]));
 }
 
 /// The same without the law does not hold, so that the test above can fail.
