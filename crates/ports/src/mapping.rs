@@ -23,9 +23,12 @@ impl Mapping {
     /// the address cache.
     pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
         let mapping = Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
-        // SAFETY: the mapping was just made with this length, and what is in it stays as it is. A
-        // refusal leaves small pages, which work too.
-        unsafe { libc::madvise(mapping.start().cast(), length, libc::MADV_HUGEPAGE) };
+        // Miri knows no advice.
+        if !cfg!(miri) {
+            // SAFETY: the mapping was just made with this length, and what is in it stays as it
+            // is. A refusal leaves small pages, which work too.
+            unsafe { libc::madvise(mapping.start().cast(), length, libc::MADV_HUGEPAGE) };
+        }
         Ok(mapping)
     }
 

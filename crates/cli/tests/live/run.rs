@@ -6,6 +6,9 @@ use std::process::{Child, Command, Output, Stdio};
 use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
 use serde_json::Value;
 
+/// What the router logs, in the folder of a test.
+const LOG: &str = "router.log";
+
 /// Two classes by destination port; `bulk` (port 5002) is held by LCT-UC.
 pub(super) const CONFIG: &str = r#"
 [[port]]
@@ -95,8 +98,14 @@ impl Live {
         Some(Self { router, net, folder })
     }
 
-    pub(super) fn wait_until_it_forwards(&self) {
-        eventually("the router answers", || self.ctl(&["show"]).status.success());
+    pub(super) fn wait_until_it_forwards(&mut self) {
+        eventually("the router answers", || {
+            if let Some(status) = self.router.try_wait().unwrap() {
+                let log = std::fs::read_to_string(self.folder.path().join(LOG));
+                panic!("the router ended with {status}: {}", log.unwrap_or_default());
+            }
+            self.ctl(&["show"]).status.success()
+        });
     }
 
     pub(super) fn ctl(&self, arguments: &[&str]) -> Output {
@@ -155,8 +164,10 @@ impl Live {
     }
 }
 
+/// The router; what it logs goes into a file of the folder, which tells why one has not started.
 pub(super) fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
-    command(net, folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    let log = std::fs::File::create(folder.path().join(LOG)).unwrap();
+    command(net, folder).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
 /// `evenkeel run` in the namespace of the router.
