@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::options::AfXdpOptions;
 use super::program;
 use super::shared::Sockets;
-use super::socket::patiently;
+use super::socket::{UNTIL_A_PROGRAM_IS_GONE, patiently};
 use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
@@ -46,7 +46,7 @@ impl Hook {
         let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
         let taken =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        let (link, native) = match patiently(|| {
+        let (link, native) = match patiently(UNTIL_A_PROGRAM_IS_GONE, || {
             program.link(interface.index, AttachType::Xdp, NATIVE)
         }) {
             Ok(link) => (link, true),

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
@@ -22,9 +22,12 @@ use crate::sys::{limit_of_locked_memory, set_option};
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// A queue stays taken for 100 to 200 ms after the socket that had it was closed; a program until
-/// the kernel comes to it.
-const ATTEMPTS: u32 = 40;
+/// A queue stays taken for 100 to 200 ms after the socket that had it was closed, and for seconds
+/// after a kill on a busy machine: the socket goes with the memory of the process, and then by a
+/// worker of the kernel that needs a lock of the whole machine.
+const UNTIL_A_QUEUE_IS_FREE: Duration = Duration::from_secs(5);
+/// A program goes when its descriptor is closed.
+pub(super) const UNTIL_A_PROGRAM_IS_GONE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Where one receive queue of an interface hands its frames over.
@@ -177,17 +180,21 @@ fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
 fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, mode: SocketAddrXdpFlags) -> io::Result<()> {
     let address =
         SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
-    patiently(|| Ok(net::bind(fd, &address)?))
+    patiently(UNTIL_A_QUEUE_IS_FREE, || Ok(net::bind(fd, &address)?))
 }
 
-/// Tries again while the kernel has not yet let go of what was closed: queues and programs are
-/// given up by workers of its own, which a loaded machine keeps waiting.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let mut attempts = 0;
+/// Tries again, for at most so long, while the kernel has not yet let go of what was closed: queues
+/// and programs are given up by workers of its own, which a loaded machine keeps waiting.
+pub(super) fn patiently<T>(
+    at_most: Duration,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let begin = Instant::now();
     loop {
-        attempts += 1;
         match attempt() {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempts < ATTEMPTS => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && begin.elapsed() < at_most =>
+            {
                 std::thread::sleep(PAUSE);
             }
             result => return result,

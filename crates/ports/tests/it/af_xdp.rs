@@ -2,13 +2,18 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::{Pulse, TestNet, available, beating, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
 use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::{self, AddressFamily, SocketType, sockopt};
+
 use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame, RxWaiting};
 
 const RING: u32 = 256;
@@ -316,10 +321,10 @@ fn a_worker_that_hangs_leaves_its_frames_to_the_kernel() {
     let mut p = pair(AfXdpOptions { heart: Some(Arc::clone(&heart)), ..small() });
     p.passes(1);
     drop(pulse);
-    std::thread::sleep(std::time::Duration::from_millis(520));
+    std::thread::sleep(Duration::from_millis(520));
     let frame = packet(p.near.mac(), TRANSIT, 0, 100);
     p.send(&frame);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 8), 0);
     let _pulse = Pulse::of(&heart);
     p.passes(2);
@@ -465,6 +470,49 @@ fn what_cannot_be_is_refused_with_the_reason() {
         inside(&p.net, "b", || AfXdpPort::open("no-such-if", small(), &mut pool, &[])),
         Err(PortError::NoInterface(_))
     ));
+}
+
+/// Takes queue 0 of `vb`, and nothing else of it, as what is left of a killed router does.
+fn take_queue() -> OwnedFd {
+    const LEN: usize = 64 << 10;
+    let memory: &'static mut [u8] = vec![0; LEN + 4096].leak();
+    let fd = net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
+    let umem = XdpUmemReg {
+        addr: (memory.as_ptr() as u64).next_multiple_of(4096),
+        len: LEN as u64,
+        chunk_size: 2048,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(&fd, umem).unwrap();
+    sockopt::set_xdp_umem_fill_ring_size(&fd, 32).unwrap();
+    sockopt::set_xdp_umem_completion_ring_size(&fd, 32).unwrap();
+    sockopt::set_xdp_rx_ring_size(&fd, 32).unwrap();
+    let any = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let index = net::netdevice::name_to_index(&any, "vb").unwrap();
+    net::bind(&fd, &SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0)).unwrap();
+    fd
+}
+
+#[test]
+fn a_queue_that_a_busy_kernel_gives_up_late_is_waited_for() {
+    if !available("a queue that is given up late") {
+        return;
+    }
+    let lab = TestNet::new(&["a", "b"]);
+    lab.wire(("a", "va"), ("b", "vb"));
+    let taken = inside(&lab, "b", take_queue);
+    let mut pool = FramePool::new(1024);
+    let mut open = || inside(&lab, "b", || AfXdpPort::open("vb", small(), &mut pool, &[]));
+    let error = open().unwrap_err();
+    assert!(matches!(error, PortError::QueueTaken { queue: 0, .. }), "{error}");
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(2500));
+        drop(taken);
+    });
+    drop(open().unwrap());
+    late.join().unwrap();
 }
 
 #[test]
