@@ -100,7 +100,10 @@ fuzz_target!(|case: Case| {
         }
     }
     for packet in &case.packets {
-        let (source, destination) = (packet.source.address(), packet.destination.address());
+        // No packet has addresses of both families.
+        let mut source = packet.source;
+        source.v6 = packet.destination.v6;
+        let (source, destination) = (source.address(), packet.destination.address());
         let holds = list.iter().filter(|(prefix, _)| prefix.contains(destination));
         let longest = holds.max_by_key(|(prefix, _)| prefix.len()).map(|(_, number)| number);
         assert_eq!(table.longest(destination), longest, "{destination}");

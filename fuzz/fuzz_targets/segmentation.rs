@@ -23,9 +23,15 @@ fuzz_target!(|bytes: &[u8]| {
     let headers = segments.headers();
     // The kernel says where the transport header begins if it has left the checksum to us.
     let behind = !header.needs_checksum() || u16::from_ne_bytes([raw[6], raw[7]]) == 34;
-    let ipv4 = frame[12..15] == [8, 0, 0x45] && !segments.is_tunnelled() && behind;
-    let is_plain =
-        ipv4 && frame.len() < 0x1_0000 && headers >= if frame[23] == 6 { 54 } else { 42 };
+    // And never calls TCP what is not.
+    let tcp = matches!(raw[1] & 0x7f, 1 | 4);
+    let protocol = if tcp { 6 } else { 17 };
+    let ipv4 = frame[12..15] == [8, 0, 0x45] && frame[23] == protocol;
+    let is_plain = ipv4
+        && behind
+        && !segments.is_tunnelled()
+        && frame.len() < 0x1_0000
+        && headers >= if tcp { 54 } else { 42 };
     let (mut data, mut out) = (Vec::new(), Vec::new());
     for at in 0..segments.count() {
         out.resize(segments.len(at), 0xaa);

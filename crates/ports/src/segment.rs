@@ -132,7 +132,11 @@ impl Outer {
             let bytes = frame.get(at..at + 2).ok_or(Uncut::Broken)?;
             Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
         };
-        let behind = l3 + ip_header_len(frame, l3, v6);
+        let header = ip_header_len(frame, l3, v6);
+        if header < 20 {
+            return Err(Uncut::Broken);
+        }
+        let behind = l3 + header;
         let ends = match protocol(frame, l3, v6) {
             Some(IP_IN_IP | IPV6_IN_IP) => inner == behind,
             Some(GRE) => {
@@ -247,13 +251,16 @@ impl Segments {
         (l3, l4): (usize, usize),
         length: usize,
     ) -> Result<Self, Uncut> {
-        let least = l3 + if is_v6 { 40 } else { 20 };
+        // Whoever sends from a packet socket or a virtual machine says where the transport header
+        // begins: it may lie. Extension headers may stand before it, options are in the header.
+        let behind = l3 + ip_header_len(frame, l3, is_v6);
+        let lies = if is_v6 { l4 < behind } else { l4 < l3 + 20 || l4 != behind };
         let transport =
             if tcp { usize::from(frame.get(l4 + 12).ok_or(Uncut::Broken)? >> 4) * 4 } else { 8 };
         let data = l4 + transport;
         let size = usize::from(header.size);
         let short = transport < if tcp { 20 } else { 8 };
-        if l4 < least || short || data > frame.len() || size == 0 {
+        if lies || short || data > frame.len() || size == 0 {
             return Err(Uncut::Broken);
         }
         Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length, outer: None })
@@ -406,6 +413,21 @@ mod tests {
 
     fn header(kind: u8, size: u16) -> VnetHeader {
         VnetHeader { flags: NEEDS_CHECKSUM, kind, size, start: 34, offset: 16 }
+    }
+
+    #[test]
+    fn a_sender_that_lies_about_its_headers_is_refused() {
+        let mut frame = tcp(2500);
+        for first in [0x40, 0x44, 0x46, 0x4d, 0x4f] {
+            frame[14] = first;
+            let whole = Segments::of(header(TCP_V4, 1000), &frame);
+            assert!(matches!(whole, Err(Uncut::Broken)), "{first:x}: {whole:?}");
+        }
+        // With options, and the transport header behind them.
+        frame[14] = 0x46;
+        frame[50] = 0x50;
+        let longer = VnetHeader { start: 38, ..header(TCP_V4, 1000) };
+        assert!(Segments::of(longer, &frame).is_ok());
     }
 
     #[test]
