@@ -1,6 +1,7 @@
 //! `evenkeel shape`: fair queues before and behind a slow line, in one command.
 
 use evenkeel_config::RouterConfig;
+use evenkeel_config::tables::SHORT_QUEUES;
 use evenkeel_core::BitRate;
 use evenkeel_core::link::{FramingConfig, Overhead};
 use evenkeel_core::settings::quantity::rate_text;
@@ -11,11 +12,6 @@ use crate::failure::{Failure, Outcome};
 use crate::out::print;
 use crate::run::{Start, start};
 
-/// How long the packets that wait may take to be sent, in milliseconds: long enough that a flow
-/// over the world keeps the line busy, short enough that a call beside it does not suffer.
-const BUFFER_MS: u64 = 50;
-/// The most that may wait, packets.
-const PLACES: u32 = 16_384;
 /// How many times one direction's rate may be the other's: an acknowledgement of 80 bytes on the
 /// wire for two packets of 1538 is a fortieth; receivers on lines like these send fewer.
 const MOST_ASYMMETRIC: u64 = 1_000;
@@ -50,9 +46,7 @@ fn router_toml(args: &ShapeArgs) -> String {
     let overhead = overhead_toml(&args.overhead);
     let link = |port: &str, rate: BitRate| {
         format!(
-            "[[link]]\nport = {port}\nrate = \"{}\"\n{overhead}\
-             discipline = {{ kind = \"pdrr\", buffer = {PLACES}, max_delay = \"{BUFFER_MS}ms\", \
-             aqm = \"cobalt\" }}\n",
+            "[[link]]\nport = {port}\nrate = \"{}\"\n{overhead}discipline = {SHORT_QUEUES}\n",
             rate_text(rate)
         )
     };
@@ -61,8 +55,8 @@ fn router_toml(args: &ShapeArgs) -> String {
          [[port]]\nname = {name}\ninterface = {name}\n\
          # The kernel routes, filters and translates as before; only its queues are ours.\n\
          attach = \"inline\"\n\n\
-         # What leaves by the interface: at most {BUFFER_MS} ms of it wait, every flow in a \
-         queue of its own that an AQM keeps short.\n{}\n\
+         # What leaves by the interface: every flow waits in a queue of its own that an AQM keeps \
+         short.\n{}\n\
          # What arrives there.\n{}",
         overhead_argument(&args.overhead),
         link(&name, args.up),

@@ -8,12 +8,15 @@ use evenkeel_core::class_map::ClassMap;
 use crate::attach::{Attach, ingress_of};
 use crate::cluster::{balancer_of, check_realtime, cluster_of};
 use crate::control::control_of;
-use crate::discipline::from_fields;
+use crate::discipline::{from_fields, parse_discipline};
 use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
 use crate::model::{ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, RouterSection};
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
-use crate::tables;
+use crate::tables::{self, SHORT_QUEUES};
+use evenkeel_core::link::LinkConfig as Link;
+use evenkeel_core::schedule::DisciplineConfig;
+use evenkeel_core::schedule::fifo::FifoConfig;
 use evenkeel_core::settings::quantity::size_text;
 use evenkeel_core::settings::{Name, SettingError};
 use evenkeel_settings::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -314,8 +317,13 @@ fn unpaced(port: &str) -> Option<LinkConfig> {
 }
 
 fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<LinkConfig> {
-    let core = settings_of(reader, fields, classes)?;
-    let discipline = from_fields(reader, fields.table("discipline")?, classes)?;
+    let core: Link = settings_of(reader, fields, classes)?;
+    let discipline = match fields.table("discipline") {
+        Some(table) => from_fields(reader, table, classes)?,
+        // Where packets wait for a line they wait in short queues. Elsewhere none waits for long.
+        None if core.slowest().is_some() => parse_discipline(SHORT_QUEUES, classes).ok()?,
+        None => DisciplineConfig::Fifo(FifoConfig::default()),
+    };
     let control = match fields.table("control") {
         Some(table) => Some(control_of(reader, table, &discipline, classes)?),
         None => None,

@@ -115,16 +115,26 @@ const LINKS: Key = Key::optional(
     "The outgoing sides of ports: rate, ring, discipline.",
 );
 
+/// What short queues need: every flow its own, at most 50 ms of them, an AQM.
+macro_rules! short_queues {
+    () => {
+        "{ kind = \"pdrr\", buffer = 16384, max_delay = \"50ms\", aqm = \"cobalt\" }"
+    };
+}
+
+/// The discipline of a link that has a rate or a shaper, and names none.
+pub const SHORT_QUEUES: &str = short_queues!();
+
 /// `[[link]]`.
 pub static LINK: Section = Section {
     heading: "[[link]]",
     doc: "The outgoing side of a port: scheduler, shaper, transmit ring, paced wire.",
     own: &[
         Key::required("port", NAME, "The port's name."),
-        Key::defaulted(
+        Key::optional(
             "discipline",
             Kind::Variants(DISCIPLINES),
-            "{ kind = \"fifo\" }",
+            concat!("`", short_queues!(), "` with a rate or a shaper, else `{ kind = \"fifo\" }`"),
             "Which packet goes next, and which is dropped.",
         ),
         Key::optional(

@@ -30,8 +30,7 @@ fn of_link(link: &LinkConfig) -> Vec<String> {
     {
         said.push(format!(
             "link {port}: in a FIFO of {} packets everybody may wait for {wait} ms at {}; \
-             discipline = {{ kind = \"pdrr\", max_delay = \"50ms\", aqm = \"cobalt\" }} \
-             keeps queues short",
+             without a `discipline` every flow gets a short queue of its own",
             fifo.limit,
             rate_text(rate)
         ));

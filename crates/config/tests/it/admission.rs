@@ -98,8 +98,8 @@ fn every_mechanism_arrives_in_the_core() {
 fn what_makes_no_sense_is_refused_with_its_line_and_reason() {
     for (text, hint) in [
         (
-            link("admission = {}"),
-            "r.toml:10: link.admission.min_fair_rate: discipline \"fifo\" measures no fair rate",
+            link("discipline = { kind = \"fifo\" }\nadmission = {}"),
+            "r.toml:11: link.admission.min_fair_rate: discipline \"fifo\" measures no fair rate",
         ),
         (
             "[[link]]\nport = \"wan\"\ndiscipline = { kind = \"pfq\" }\nadmission = {}".to_owned(),

@@ -53,6 +53,29 @@ fn one_port_is_a_router() {
 }
 
 #[test]
+fn a_line_with_a_rate_and_nothing_else_has_short_queues() {
+    let of = |rest: &str| {
+        let ports = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n";
+        let config = parse(&format!("{ports}{rest}"));
+        config.link("wan").unwrap().discipline.clone()
+    };
+    let link = |rest: &str| of(&format!("[[link]]\nport = \"wan\"\n{rest}\n"));
+    let shaper = "shaper = { rate = \"20Mbit/s\" }";
+    for rate in ["rate = \"20Mbit/s\"", shaper] {
+        let DisciplineConfig::Pdrr(pdrr) = link(rate) else { panic!("{:?}", link(rate)) };
+        assert!(pdrr.aqm.is_on());
+        assert_eq!(pdrr.buffer.max_delay, Some(Nanos::from_millis(50)));
+        // What is said counts, and nothing is added to it.
+        let said = link(&format!("{rate}\ndiscipline = {{ kind = \"pdrr\" }}"));
+        let DisciplineConfig::Pdrr(said) = said else { panic!("{said:?}") };
+        assert!(!said.aqm.is_on());
+        assert_eq!(link(&format!("{rate}\ndiscipline = {{ kind = \"fifo\" }}")).name(), "fifo");
+    }
+    // Nothing waits for a line that is not known.
+    assert_eq!((of("").name(), link("").name()), ("fifo", "fifo"));
+}
+
+#[test]
 fn a_discipline_named_and_nothing_else_has_the_documented_defaults() {
     let fifo = parse_discipline("{ kind = \"fifo\" }", CLASSES).unwrap();
     assert!(matches!(fifo, DisciplineConfig::Fifo(config) if config.limit == 1000));

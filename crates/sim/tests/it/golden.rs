@@ -53,6 +53,7 @@ name = "r1"
 [[router.config.link]]
 port = "r2"
 rate = "30Mbit/s"
+discipline = { kind = "fifo" }
 [[router]]
 name = "r2"
 [[router]]
