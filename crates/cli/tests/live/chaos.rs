@@ -202,7 +202,8 @@ fn chaos(test: &str, config: &'static str, queues: u16) {
         }
         late = held;
     }
-    let mut text = format!("{test}: {steps} steps, {checks} checks, all balanced:\n");
+    let mut text =
+        format!("{test}: {steps} steps in {} s, {checks} checks, all balanced:\n", seconds());
     let each: Vec<String> =
         chaos.done.iter().map(|(what, times)| format!("{times} {what}")).collect();
     each.chunks(5).for_each(|some| text += &format!("  {}\n", some.join(", ")));
