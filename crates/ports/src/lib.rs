@@ -44,6 +44,9 @@ mod interface;
 mod mapping;
 mod netlink;
 mod segment;
+#[cfg(test)]
+#[path = "../../../fuzz/cases/segmentation.rs"]
+mod segmentation_case;
 mod super_frame;
 mod words;
 

@@ -415,6 +415,18 @@ mod tests {
         VnetHeader { flags: NEEDS_CHECKSUM, kind, size, start: 34, offset: 16 }
     }
 
+    /// F17: what the fuzzer has found, and what it starts from.
+    #[test]
+    #[cfg_attr(miri, ignore = "the memory port's frames take Miri long enough")]
+    fn f17_super_frames_of_the_corpus_are_cut_and_no_byte_is_lost() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/segmentation");
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
+        assert!(files.len() >= 6, "{} files in {folder}", files.len());
+        for file in files {
+            crate::segmentation_case::run(&std::fs::read(file.path()).unwrap());
+        }
+    }
+
     #[test]
     fn a_sender_that_lies_about_its_headers_is_refused() {
         let mut frame = tcp(2500);
