@@ -2,7 +2,7 @@
 
 use evenkeel_core::Bytes;
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
-use evenkeel_scenario::{Scenario, Tool, TrafficKind, Wire};
+use evenkeel_scenario::{Ecn, Scenario, Tool, TrafficKind, Wire};
 use evenkeel_world::{SOURCE_PORTS, packet_rate};
 
 use crate::wire::MOST_HELD;
@@ -21,6 +21,13 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         if matches!(traffic.kind, TrafficKind::TcpFlows { .. }) {
             return refuse(
                 "connections that come and go exist in virtual time only; `evenkeel sim` runs it",
+            );
+        }
+        if let TrafficKind::Tcp { ecn, .. } = traffic.kind
+            && ecn != Ecn::None
+        {
+            return refuse(
+                "iperf3 cannot ask for ECN, and few kernels have DCTCP; `evenkeel sim` runs it",
             );
         }
         if traffic.tool == Tool::Evenkeel && u64::from(traffic.flows) > SOURCE_PORTS {
@@ -89,6 +96,8 @@ mod tests {
         assert!(streams.contains("at most 128"), "{streams}");
         let one = refused("tool = \"iperf3\"\n", "tool = \"d-itg\"\nflows = 2\n");
         assert!(one.contains("at most 1 "), "{one}");
+        let ecn = refused("kind = \"cbr\"\nrate = \"1Mbit/s\"", "kind = \"tcp\"\necn = \"ect0\"");
+        assert!(ecn.starts_with("row.toml:") && ecn.contains("cannot ask for ECN"), "{ecn}");
         let kind =
             refused("kind = \"cbr\"\nrate = \"1Mbit/s\"", "kind = \"flows\"\nrate = \"1Mbit/s\"");
         assert!(kind.contains("leave `tool` out"), "{kind}");

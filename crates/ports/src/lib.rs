@@ -46,6 +46,7 @@ mod netlink;
 mod segment;
 #[cfg(test)]
 #[path = "../../../fuzz/cases/segmentation.rs"]
+#[allow(unreachable_pub, reason = "the fuzz target takes it in, too")]
 mod segmentation_case;
 mod super_frame;
 mod words;

@@ -18,7 +18,7 @@ mod vary;
 
 pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
-    Ablation, AblationChange, Congestion, Expectation, FlowSizes, Host, Published, Router,
+    Ablation, AblationChange, Congestion, Ecn, Expectation, FlowSizes, Host, Published, Router,
     Scenario, ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
 pub use published::{PublishedError, published_number};

@@ -152,6 +152,8 @@ pub enum TrafficKind {
     TcpFlows {
         /// Their congestion control.
         congestion: Congestion,
+        /// Whether they are marked instead of dropped.
+        ecn: Ecn,
         /// Mean of their payloads.
         mean_size: Bytes,
         /// How the payloads are distributed.
@@ -162,6 +164,8 @@ pub enum TrafficKind {
     Tcp {
         /// Its congestion control.
         congestion: Congestion,
+        /// Whether it is marked instead of dropped.
+        ecn: Ecn,
         /// How much payload it sends; `None`: until it stops.
         bytes: Option<Bytes>,
     },
@@ -201,6 +205,22 @@ words! {
         Cubic = "cubic",
         /// RFC 5681, with the recovery of RFC 6675.
         Reno = "reno",
+        /// RFC 8257: gives way by the part of its bytes that came marked; needs `ecn`. In virtual
+        /// time only.
+        Dctcp = "dctcp",
+    }
+}
+
+words! {
+    /// What the IP headers of a connection's data say of ECN.
+    pub enum Ecn {
+        /// Nothing: its packets are dropped where others are marked.
+        #[default]
+        None = "none",
+        /// ECT(0), RFC 3168; with `dctcp` RFC 8257.
+        Ect0 = "ect0",
+        /// ECT(1), L4S, RFC 9331; with `dctcp` only.
+        Ect1 = "ect1",
     }
 }
 

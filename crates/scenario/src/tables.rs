@@ -10,7 +10,7 @@ use evenkeel_core::{BitRate, Bytes, Nanos, Prefix, settings, words};
 
 use self::core::{CoreSection, FlowSection};
 use crate::core_model::CoreLink;
-use crate::model::{Congestion, Tool, World};
+use crate::model::{Congestion, Ecn, Tool, World};
 
 /// The name of a node: it names network interfaces.
 const NODE: Kind = Kind::Name(15);
@@ -152,6 +152,8 @@ settings! {
         stated size: Bytes = Bytes(1_428), in 72..=9_000;
         /// Congestion control of `tcp` and `tcp-flows`.
         stated congestion: Congestion = Congestion::Cubic, with kind ["tcp", "tcp-flows"];
+        /// Whether `tcp` and `tcp-flows` are marked instead of dropped. In virtual time only.
+        stated ecn: Ecn = Ecn::None, with kind ["tcp", "tcp-flows"];
         /// What `tcp` sends: payload, each byte counted once.
         stated bytes: Option<Bytes> = None, in 1..=1_u64 << 50, absent "until it stops",
             with kind ["tcp"];

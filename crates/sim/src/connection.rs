@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use evenkeel_core::Nanos;
-use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
+use evenkeel_scenario::{Congestion, Ecn, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
 use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
 use evenkeel_world::FLOW_STREAMS;
@@ -13,13 +13,14 @@ use crate::error::{SimError, TrafficError};
 use crate::host::Endpoint;
 use crate::queue::Event;
 use crate::source::numbered;
-use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
+use crate::tcp::{self, Codepoint, EcnEcho, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
 use crate::way::{address_key, way};
 
 /// What a connection is to carry, and when it is opened.
 #[derive(Clone, Copy)]
 struct Job {
     congestion: Congestion,
+    ecn: Ecn,
     bytes: Option<u64>,
     start: Nanos,
     /// Nothing new is sent from then on.
@@ -34,11 +35,12 @@ pub(crate) fn add(
     traffic: &Traffic,
     flow: u64,
 ) -> Result<(), SimError> {
-    let TrafficKind::Tcp { congestion, bytes } = traffic.kind else {
+    let TrafficKind::Tcp { congestion, ecn, bytes } = traffic.kind else {
         return Err(TrafficError::TcpAtRate.of(traffic));
     };
     let job = Job {
         congestion,
+        ecn,
         bytes: bytes.map(|bytes| bytes.0),
         start: traffic.start,
         stop: traffic.stop,
@@ -54,11 +56,11 @@ pub(crate) fn add_many(
     traffic: &Traffic,
     config: FlowsConfig,
 ) -> Result<(), SimError> {
-    let TrafficKind::TcpFlows { congestion, .. } = traffic.kind else { return Ok(()) };
+    let TrafficKind::TcpFlows { congestion, ecn, .. } = traffic.kind else { return Ok(()) };
     let refused = |error: SourceError| TrafficError::from(error).of(traffic);
     for (flow, (start, size)) in (0..).zip(Beginnings::new(config).map_err(refused)?) {
         // What was begun in time is finished.
-        let job = Job { congestion, bytes: Some(size.0), start, stop: scenario.duration };
+        let job = Job { congestion, ecn, bytes: Some(size.0), start, stop: scenario.duration };
         connect(engine, scenario, number, traffic, flow, job)?;
     }
     Ok(())
@@ -79,6 +81,17 @@ fn connect(
     let congestion = match job.congestion {
         Congestion::Reno => tcp::Congestion::Reno,
         Congestion::Cubic => tcp::Congestion::Cubic { fast_convergence: true },
+        Congestion::Dctcp => tcp::Congestion::Dctcp,
+    };
+    let ecn = match job.ecn {
+        Ecn::None => Codepoint::NotEct,
+        Ecn::Ect0 => Codepoint::Ect0,
+        Ecn::Ect1 => Codepoint::Ect1,
+    };
+    let echo = match (ecn, congestion) {
+        (Codepoint::NotEct, _) => EcnEcho::No,
+        (_, tcp::Congestion::Dctcp) => EcnEcho::Each,
+        _ => EcnEcho::UntilReduced,
     };
     let mut dice = Dice::new(scenario.seed, u64::from(number) + flow.wrapping_mul(FLOW_STREAMS));
     let [isn, peer_isn] = [dice.fraction() as u32, dice.fraction() as u32];
@@ -87,8 +100,9 @@ fn connect(
     let (direction_back, back) = way(scenario, traffic, true)?;
     let addresses =
         tcp::Addresses { source: there.source, destination: there.destination, dscp: traffic.dscp };
-    let sender = SenderConfig { mss, congestion, bytes: job.bytes, isn, ..SenderConfig::default() };
-    let receiver = ReceiverConfig { mss, isn: peer_isn, ..ReceiverConfig::default() };
+    let sender =
+        SenderConfig { mss, congestion, bytes: job.bytes, isn, ecn, ..SenderConfig::default() };
+    let receiver = ReceiverConfig { mss, isn: peer_isn, echo, ..ReceiverConfig::default() };
     let end =
         |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
             let (direction, ethernet) =

@@ -8,7 +8,7 @@ use evenkeel_core::settings::{Settings, Value};
 use evenkeel_report::run::{TopologyNode, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
 use evenkeel_scenario::{
-    FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind,
+    Ecn, FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind,
 };
 
 use crate::arrived::packet_rate;
@@ -106,25 +106,35 @@ fn quality(quality: &Quality) -> String {
     told.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// Behind the name of a congestion control.
+fn marks(ecn: Ecn) -> &'static str {
+    match ecn {
+        Ecn::None => "",
+        Ecn::Ect0 => ", ECT(0)",
+        Ecn::Ect1 => ", ECT(1)",
+    }
+}
+
 /// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant
 /// rate`.
 pub fn offered(traffic: &Traffic) -> String {
     let Traffic { from, to, rate, size, .. } = traffic;
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
     let kind = match (traffic.tool, traffic.kind) {
-        (_, TrafficKind::TcpFlows { congestion, mean_size, sizes }) => {
+        (_, TrafficKind::TcpFlows { congestion, ecn, mean_size, sizes }) => {
             return format!(
-                "{from} to {to}{class}: TCP connections ({}) that come and go, {rate} of payload \
+                "{from} to {to}{class}: TCP connections ({}{}) that come and go, {rate} of payload \
                  together, {mean_size} each on average ({}), full segments of {size}",
                 congestion.name(),
+                marks(ecn),
                 distribution(sizes)
             );
         }
-        (_, TrafficKind::Tcp { congestion, bytes }) => {
+        (_, TrafficKind::Tcp { congestion, ecn, bytes }) => {
             let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
-            let congestion = congestion.name();
+            let (congestion, marks) = (congestion.name(), marks(ecn));
             return format!(
-                "{from} to {to}{class}: TCP ({congestion}){amount}, full segments of {size}"
+                "{from} to {to}{class}: TCP ({congestion}{marks}){amount}, full segments of {size}"
             );
         }
         (Tool::Iperf3, _) if traffic.tcp => "iperf3, TCP".to_owned(),

@@ -9,7 +9,7 @@ use evenkeel_core::{BitRate, Bytes, FlowKey};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::read_settings;
 
-use crate::model::{FlowSizes, Scenario, Tool, Traffic, TrafficKind};
+use crate::model::{Congestion, Ecn, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
 use crate::tables::{Distribution, Pattern, TrafficSection};
 use crate::topology::Wire;
 
@@ -112,6 +112,18 @@ fn check_ends(reader: &mut Reader, fields: &Fields, scenario: &Scenario) -> bool
 
 fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Option<TrafficKind> {
     let (congestion, mean_size) = (section.congestion, section.flow_size);
+    let ecn = section.ecn;
+    let refused = match (congestion, ecn) {
+        (Congestion::Dctcp, Ecn::None) => Some("dctcp answers to marks: give it ecn"),
+        (Congestion::Cubic | Congestion::Reno, Ecn::Ect1) => Some(
+            "ECT(1) is for congestion = \"dctcp\", which answers as L4S asks for (RFC 9331, 4)",
+        ),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        reader.fail_at(fields, "ecn", why);
+        return None;
+    }
     Some(match section.kind {
         Pattern::Cbr => TrafficKind::Cbr,
         Pattern::Poisson => TrafficKind::Poisson,
@@ -124,10 +136,10 @@ fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Optio
             let sizes = sizes(reader, fields, section)?;
             TrafficKind::Flows { mean_size, sizes, peak: section.peak }
         }
-        Pattern::Tcp => TrafficKind::Tcp { congestion, bytes: section.bytes },
+        Pattern::Tcp => TrafficKind::Tcp { congestion, ecn, bytes: section.bytes },
         Pattern::TcpFlows => {
             let sizes = sizes(reader, fields, section)?;
-            TrafficKind::TcpFlows { congestion, mean_size, sizes }
+            TrafficKind::TcpFlows { congestion, ecn, mean_size, sizes }
         }
     })
 }

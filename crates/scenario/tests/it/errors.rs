@@ -296,6 +296,23 @@ fn traffic() {
 }
 
 #[test]
+fn marks() {
+    let tcp = |keys: &str| format!("\nkind = \"tcp\"\n{keys}\n");
+    for (keys, wanted) in [
+        ("congestion = \"dctcp\"", "s.toml:33: traffic.ecn: dctcp answers to marks: give it ecn"),
+        ("ecn = \"ect1\"", "traffic.ecn: ECT(1) is for congestion = \"dctcp\""),
+        ("ecn = \"ce\"", "traffic.ecn: expected one of `\"none\"`, `\"ect0\"`, `\"ect1\"`"),
+    ] {
+        says("\nrate = \"5Mbit/s\"\nclass", &format!("{}class", tcp(keys)), &[wanted]);
+    }
+    says(
+        "class = \"gold\"",
+        "class = \"gold\"\necn = \"ect0\"",
+        &["traffic.ecn: only together with kind = \"tcp\" or \"tcp-flows\""],
+    );
+}
+
+#[test]
 fn steps() {
     says("at = \"10s\"", "at = \"30s\"", &["step.at: the step is not before the end of the run"]);
     says(

@@ -1,4 +1,5 @@
-//! How large the window is: Reno (RFC 5681) and CUBIC (RFC 9438), in whole numbers.
+//! How large the window is: Reno (RFC 5681), CUBIC (RFC 9438) and DCTCP (RFC 8257), in whole
+//! numbers.
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
@@ -31,6 +32,22 @@ pub enum Congestion {
         /// that meets nothing but random loss.
         fast_convergence: bool,
     },
+    /// RFC 8257: Reno that gives way to marks by the part of the bytes that were marked.
+    Dctcp,
+}
+
+/// 1, of which DCTCP's alpha is a part.
+const ONE: u64 = 1 << 20;
+/// 1/g of RFC 8257, 3.3.
+const GAIN_SHIFT: u32 = 4;
+
+/// The part of the bytes that came marked lately.
+#[derive(Clone, Copy, Debug)]
+struct Alpha {
+    /// Of [`ONE`].
+    value: u64,
+    acked: u64,
+    marked: u64,
 }
 
 /// The window of one connection.
@@ -42,6 +59,7 @@ pub(super) struct Window {
     /// Bytes acknowledged that have not yet made the window grow: in bytes times bytes for CUBIC.
     credit: u128,
     cubic: Option<Cubic>,
+    dctcp: Option<Alpha>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,13 +79,16 @@ impl Window {
     pub(super) fn new(congestion: Congestion, mss: u32) -> Self {
         let mss = u64::from(mss);
         let cubic = match congestion {
-            Congestion::Reno => None,
+            Congestion::Reno | Congestion::Dctcp => None,
             // Without a loss yet, congestion avoidance can only begin where it is.
             Congestion::Cubic { fast_convergence } => {
                 Some(Cubic { fast_convergence, after_timeout: true, ..Cubic::default() })
             }
         };
-        Self { mss, cwnd: INITIAL_WINDOW * mss, ssthresh: u64::MAX, credit: 0, cubic }
+        // Without a window of marks yet the first one halves it (3.3).
+        let dctcp =
+            (congestion == Congestion::Dctcp).then_some(Alpha { value: ONE, acked: 0, marked: 0 });
+        Self { mss, cwnd: INITIAL_WINDOW * mss, ssthresh: u64::MAX, credit: 0, cubic, dctcp }
     }
 
     /// Bytes that may be in flight.
@@ -108,6 +129,33 @@ impl Window {
     pub(super) fn lost(&mut self, flight: u64) {
         self.reduce(flight);
         self.cwnd = self.ssthresh;
+    }
+
+    /// So many bytes were acknowledged, by an acknowledgement that told of marks or not; `round`
+    /// when all that was in flight at the last one has been.
+    pub(super) fn told(&mut self, acked: u64, marked: bool, round: bool) {
+        let Some(alpha) = &mut self.dctcp else { return };
+        alpha.acked += acked;
+        alpha.marked += if marked { acked } else { 0 };
+        if round && alpha.acked > 0 {
+            let part = alpha.marked.saturating_mul(ONE) / alpha.acked;
+            alpha.value = alpha.value - (alpha.value >> GAIN_SHIFT) + (part >> GAIN_SHIFT);
+            (alpha.acked, alpha.marked) = (0, 0);
+        }
+    }
+
+    /// Marks were told of; `flight` bytes were on their way. Called once per window of data.
+    pub(super) fn marked(&mut self, flight: u64) {
+        let Some(alpha) = self.dctcp else { return self.lost(flight) };
+        let less = u128::from(self.cwnd) * u128::from(alpha.value) / u128::from(2 * ONE);
+        self.cwnd = (self.cwnd - less as u64).max(SMALLEST * self.mss);
+        self.ssthresh = self.cwnd;
+    }
+
+    /// Whether it grows while it has just been reduced for marks: where it is reduced in each
+    /// round trip it would never grow otherwise.
+    pub(super) const fn grows_between_marks(&self) -> bool {
+        self.dctcp.is_some()
     }
 
     /// The retransmission timer has run off; `first` unless it ran off before and nothing has been

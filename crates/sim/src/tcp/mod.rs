@@ -9,6 +9,8 @@
 //! | slow start (bytes counted, two segments per acknowledgement at most), initial window of 10 segments | RFC 5681, RFC 3465, RFC 6928 |
 //! | congestion avoidance [Reno](Congestion::Reno): one segment per window acknowledged | RFC 5681 3.1, RFC 3465 |
 //! | congestion avoidance [CUBIC](Congestion::Cubic) | RFC 9438 |
+//! | congestion avoidance [DCTCP](Congestion::Dctcp), the window reduced by the part of the bytes that came marked | RFC 8257 |
+//! | ECN, if asked for: agreed upon in the handshake, data marked as capable, not what is sent again | RFC 3168, RFC 9331 |
 //! | loss detection, pipe, recovery | RFC 6675, with the segment instead of the octet as its unit |
 //! | retransmission time-out, round-trip time | RFC 6298, one sample per acknowledgement of new data |
 //! | acknowledgements: every second segment or after a while; at once when a segment is missing or a gap is filled | RFC 5681 4.2 |
@@ -21,7 +23,7 @@
 //!
 //! The application at the receiving end takes bytes as they come, so the window never closes.
 //! Connections are not closed: one that has sent its last byte is done when that is acknowledged.
-//! No ECN, no pacing, no RACK, no F-RTO: a retransmission that is lost again waits for the
+//! No pacing, no RACK, no F-RTO: a retransmission that is lost again waits for the
 //! time-out, as it does in RFC 6675 and as the response functions suppose that are held against
 //! this model.
 //!
@@ -45,6 +47,6 @@ mod sender;
 
 pub use congestion::Congestion;
 pub use endpoint::{Addresses, TcpReceiver, TcpSender};
-pub use receiver::{Receiver, ReceiverConfig};
-pub use segment::{Flags, Segment};
+pub use receiver::{EcnEcho, Receiver, ReceiverConfig};
+pub use segment::{Codepoint, Flags, Segment};
 pub use sender::{Sender, SenderConfig, SenderCounts};

@@ -3,7 +3,7 @@
 use evenkeel_core::Nanos;
 
 use super::alarm::Alarm;
-use super::segment::{Flags, SACK_BLOCKS, STAMP, Segment};
+use super::segment::{Codepoint, Flags, SACK_BLOCKS, STAMP, Segment};
 
 /// What the receiving end offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,12 +18,33 @@ pub struct ReceiverConfig {
     pub delayed_ack: Option<Nanos>,
     /// Initial sequence number.
     pub isn: u32,
+    /// How marks are told.
+    pub echo: EcnEcho,
+}
+
+/// How a receiver tells the sender of packets that came marked.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EcnEcho {
+    /// Not at all: ECN is not agreed upon.
+    #[default]
+    No,
+    /// In each acknowledgement until the sender says that it has reduced its window (RFC 3168,
+    /// 6.1.3).
+    UntilReduced,
+    /// Each mark for itself: an acknowledgement is of marked segments or of others (RFC 8257, 3.2).
+    Each,
 }
 
 impl Default for ReceiverConfig {
-    /// 1460 bytes, 6 MiB and 40 ms, as in Linux.
+    /// 1460 bytes, 6 MiB and 40 ms, as in Linux; no ECN.
     fn default() -> Self {
-        Self { mss: 1460, buffer: 6 << 20, delayed_ack: Some(Nanos::from_millis(40)), isn: 0 }
+        Self {
+            mss: 1460,
+            buffer: 6 << 20,
+            delayed_ack: Some(Nanos::from_millis(40)),
+            isn: 0,
+            echo: EcnEcho::No,
+        }
     }
 }
 
@@ -56,6 +77,11 @@ pub struct Receiver {
     due: Alarm,
     /// Bytes of full segments not yet acknowledged.
     waiting: u32,
+    /// Both ends want ECN, and what acknowledgements say of it.
+    ecn: bool,
+    marked: bool,
+    /// An acknowledgement of what came before the marks changed.
+    before: Option<Segment>,
 }
 
 impl Receiver {
@@ -77,6 +103,9 @@ impl Receiver {
             owed: 0,
             due: Alarm::default(),
             waiting: 0,
+            ecn: false,
+            marked: false,
+            before: None,
         }
     }
 
@@ -93,6 +122,8 @@ impl Receiver {
             self.echo = segment.stamp.0;
             self.opened = false;
             self.owed = 1;
+            self.ecn =
+                self.config.echo != EcnEcho::No && segment.flags.has(Flags::ECE.and(Flags::CWR));
             return;
         }
         let Some(isn) = self.peer_isn else { return };
@@ -111,6 +142,9 @@ impl Receiver {
             return;
         }
         self.received += 1;
+        if self.ecn {
+            self.note_mark(now, segment);
+        }
         let right = left + u64::from(segment.payload);
         if right <= self.next || right > self.next + u64::from(self.config.buffer) {
             self.owed += 1;
@@ -139,6 +173,23 @@ impl Receiver {
         }
     }
 
+    /// What acknowledgements say of marks from this segment on.
+    fn note_mark(&mut self, now: Nanos, segment: &Segment) {
+        let is_marked = segment.ecn == Codepoint::Ce;
+        match self.config.echo {
+            EcnEcho::No => {}
+            EcnEcho::UntilReduced => {
+                self.marked = is_marked || (self.marked && !segment.flags.has(Flags::CWR));
+            }
+            EcnEcho::Each => {
+                if is_marked != self.marked && self.waiting > 0 {
+                    self.before = self.acknowledgement(now);
+                }
+                self.marked = is_marked;
+            }
+        }
+    }
+
     /// Joins new data beyond a gap with what it touches.
     fn insert(&mut self, left: u64, right: u64) {
         let from = self.islands.partition_point(|island| island.right < left);
@@ -157,7 +208,15 @@ impl Receiver {
         if self.due.runs_off(now) {
             self.owed = self.owed.max(1);
         }
+        if let Some(before) = self.before.take() {
+            return Some(before);
+        }
         self.owed = self.owed.checked_sub(1)?;
+        self.acknowledgement(now)
+    }
+
+    /// Of all that has come.
+    fn acknowledgement(&mut self, now: Nanos) -> Option<Segment> {
         let isn = self.peer_isn?;
         self.due.clear();
         self.waiting = 0;
@@ -176,6 +235,11 @@ impl Receiver {
             segment.flags = Flags::ACK.and(Flags::SYN);
             segment.window = self.config.buffer.min(0xffff) as u16;
             segment.opening = Some((self.config.mss, self.shift));
+            if self.ecn {
+                segment.flags = segment.flags.and(Flags::ECE);
+            }
+        } else if self.marked {
+            segment.flags = segment.flags.and(Flags::ECE);
         }
         self.newest(|slot, island| {
             segment.sack[slot] = Some((
@@ -215,17 +279,22 @@ mod tests {
 
     /// A connection whose first byte has sequence number 0: the SYN had the one before.
     fn opened() -> Receiver {
+        echoing(EcnEcho::No)
+    }
+
+    fn echoing(echo: EcnEcho) -> Receiver {
         let mut receiver =
-            Receiver::new(ReceiverConfig { mss: 1_012, ..ReceiverConfig::default() });
+            Receiver::new(ReceiverConfig { mss: 1_012, echo, ..ReceiverConfig::default() });
         let syn = Segment {
             seq: u32::MAX,
-            flags: Flags::SYN,
+            flags: Flags::SYN.and(Flags::ECE).and(Flags::CWR),
             opening: Some((1_012, 7)),
             ..data(0, 0, 0)
         };
         receiver.receive(Nanos::ZERO, &syn);
         let answer = receiver.transmit(Nanos::ZERO).expect("a SYN is answered");
         assert!(answer.flags.has(Flags::SYN) && answer.flags.has(Flags::ACK));
+        assert_eq!(answer.flags.has(Flags::ECE), echo != EcnEcho::No);
         assert_eq!((answer.ack, answer.opening), (0, Some((1_012, 7))));
         assert_eq!(receiver.transmit(Nanos::ZERO), None);
         receiver
@@ -251,6 +320,43 @@ mod tests {
         assert_eq!(receiver.transmit(due).expect("it is due").ack, 3_000);
         assert_eq!(receiver.transmit(Nanos::SECOND), None);
         assert_eq!(receiver.next_wake(), None);
+    }
+
+    /// What each segment of a thousand bytes, marked or not, is answered with.
+    fn answers(receiver: &mut Receiver, seq: u32, marked: bool, flags: Flags) -> Vec<(u32, bool)> {
+        let ecn = if marked { Codepoint::Ce } else { Codepoint::Ect0 };
+        let segment = data(seq, 1_000, 5);
+        let flags = segment.flags.and(flags);
+        receiver.receive(Nanos(1), &Segment { ecn, flags, ..segment });
+        let acks = core::iter::from_fn(|| receiver.transmit(Nanos(1)));
+        acks.map(|ack| (ack.ack, ack.flags.has(Flags::ECE))).collect()
+    }
+
+    #[test]
+    fn marks_are_told_until_the_sender_says_that_it_has_given_way() {
+        let mut receiver = echoing(EcnEcho::UntilReduced);
+        let none = Flags::default();
+        assert_eq!(answers(&mut receiver, 0, true, none), []);
+        assert_eq!(answers(&mut receiver, 1_000, false, none), [(2_000, true)]);
+        answers(&mut receiver, 2_000, false, none);
+        assert_eq!(answers(&mut receiver, 3_000, false, none), [(4_000, true)], "still");
+        answers(&mut receiver, 4_000, false, Flags::CWR);
+        assert_eq!(answers(&mut receiver, 5_000, false, none), [(6_000, false)]);
+        answers(&mut receiver, 6_000, false, none);
+        let again = answers(&mut receiver, 7_000, true, Flags::CWR);
+        assert_eq!(again, [(8_000, true)], "a mark beside the answer to the last one is new");
+    }
+
+    #[test]
+    fn each_mark_is_told_for_itself() {
+        let mut receiver = echoing(EcnEcho::Each);
+        let none = Flags::default();
+        assert_eq!(answers(&mut receiver, 0, false, none), []);
+        let change = answers(&mut receiver, 1_000, true, none);
+        assert_eq!(change, [(1_000, false)], "what came before the mark is acknowledged without");
+        assert_eq!(answers(&mut receiver, 2_000, true, none), [(3_000, true)]);
+        assert_eq!(answers(&mut receiver, 3_000, false, none), []);
+        assert_eq!(answers(&mut receiver, 4_000, false, none), [(5_000, false)]);
     }
 
     #[test]

@@ -28,6 +28,10 @@ impl Flags {
     pub const PSH: Self = Self(0x08);
     /// The acknowledgement number means something.
     pub const ACK: Self = Self(0x10);
+    /// A packet came marked (RFC 3168).
+    pub const ECE: Self = Self(0x40);
+    /// The window has been reduced for it.
+    pub const CWR: Self = Self(0x80);
 
     /// Whether all bits of `other` are set.
     #[must_use]
@@ -39,6 +43,32 @@ impl Flags {
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+/// The ECN field of an IP header (RFC 3168, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Codepoint {
+    /// Dropped where others are marked.
+    #[default]
+    NotEct = 0,
+    /// ECT(1): L4S.
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion was met.
+    Ce = 3,
+}
+
+impl Codepoint {
+    const fn of(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
     }
 }
 
@@ -62,6 +92,8 @@ pub struct Segment {
     pub opening: Option<(u16, u8)>,
     /// SACK blocks: first byte and the one after the last.
     pub sack: [Option<(u32, u32)>; SACK_BLOCKS],
+    /// The ECN field of its IP header.
+    pub ecn: Codepoint,
 }
 
 /// Where packets of one end come from and go to.
@@ -90,7 +122,7 @@ impl Segment {
     ) -> (usize, u32) {
         let header = FIXED + self.options_len();
         let tcp_len = header as u32 + self.payload;
-        let (l4, ip_len) = ip_header(route, identification, tcp_len, out);
+        let (l4, ip_len) = ip_header(route, self.ecn, identification, tcp_len, out);
         let tcp = &mut out[l4..l4 + header];
         tcp[0..2].copy_from_slice(&route.source_port.to_be_bytes());
         tcp[2..4].copy_from_slice(&route.destination_port.to_be_bytes());
@@ -133,9 +165,9 @@ impl Segment {
     /// Reads the head of a packet; `None` if it is not a TCP segment, or not whole.
     pub(super) fn read(packet: IpPacket<'_>) -> Option<Self> {
         let head = packet.head;
-        let l4 = match head.first()? >> 4 {
-            4 if *head.get(9)? == PROTOCOL => usize::from(head[0] & 0x0f) * 4,
-            6 if *head.get(6)? == PROTOCOL => IPV6,
+        let (l4, ecn) = match head.first()? >> 4 {
+            4 if *head.get(9)? == PROTOCOL => (usize::from(head[0] & 0x0f) * 4, head[1]),
+            6 if *head.get(6)? == PROTOCOL => (IPV6, head[1] >> 4),
             _ => return None,
         };
         let tcp = head.get(l4..)?;
@@ -144,9 +176,10 @@ impl Segment {
         let mut segment = Self {
             seq: u32_at(fixed, 4)?,
             ack: u32_at(fixed, 8)?,
-            flags: Flags(fixed[13] & 0x3f),
+            flags: Flags(fixed[13]),
             window: u16::from_be_bytes([fixed[14], fixed[15]]),
             payload: packet.ip_len.checked_sub((l4 + header) as u32)?,
+            ecn: Codepoint::of(ecn),
             ..Self::default()
         };
         let mut options = tcp.get(FIXED..header)?;
@@ -186,6 +219,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// Writes the IP header. Returns where the transport header begins, and the length of the packet.
 fn ip_header(
     route: &Route,
+    ecn: Codepoint,
     identification: u16,
     tcp_len: u32,
     out: &mut [u8; HEAD],
@@ -194,7 +228,7 @@ fn ip_header(
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ip_len = IPV4 as u32 + tcp_len;
             let ip = &mut out[..IPV4];
-            ip[..2].copy_from_slice(&[0x45, route.dscp << 2]);
+            ip[..2].copy_from_slice(&[0x45, route.dscp << 2 | ecn as u8]);
             ip[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
             ip[4..6].copy_from_slice(&identification.to_be_bytes());
             // Do not fragment; 64 hops; no checksum yet.
@@ -207,7 +241,8 @@ fn ip_header(
         }
         (source, destination) => {
             let ip = &mut out[..IPV6];
-            ip[..4].copy_from_slice(&[0x60 | route.dscp >> 2, route.dscp << 6, 0, 0]);
+            let low = route.dscp << 6 | (ecn as u8) << 4;
+            ip[..4].copy_from_slice(&[0x60 | route.dscp >> 2, low, 0, 0]);
             ip[4..6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
             ip[6..8].copy_from_slice(&[PROTOCOL, 64]);
             ip[8..24].copy_from_slice(&v6(source));
@@ -257,13 +292,15 @@ mod tests {
             window: 1234,
             payload: 1_000,
             stamp: (1, 0xfffe_0002),
+            ecn: Codepoint::Ect1,
             ..Segment::default()
         };
         let syn = Segment { flags: Flags::SYN, opening: Some((1460, 9)), payload: 0, ..data };
         let ack = Segment {
             payload: 0,
             sack: [Some((5, 9)), Some((0xffff_fff0, 3)), Some((20, 21))],
-            flags: Flags::ACK,
+            flags: Flags::ACK.and(Flags::ECE).and(Flags::CWR),
+            ecn: Codepoint::Ce,
             ..data
         };
         [data, syn, ack]

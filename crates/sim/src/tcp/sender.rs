@@ -11,7 +11,7 @@ use super::alarm::Alarm;
 use super::congestion::{Congestion, Window};
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
-use super::segment::{Flags, STAMP, Segment};
+use super::segment::{Codepoint, Flags, STAMP, Segment};
 
 /// What the sending end does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,10 +27,13 @@ pub struct SenderConfig {
     pub rto_margin: Nanos,
     /// Initial sequence number.
     pub isn: u32,
+    /// What new data is sent with once ECN is agreed upon; not asked for with
+    /// [`Codepoint::NotEct`].
+    pub ecn: Codepoint,
 }
 
 impl Default for SenderConfig {
-    /// 1460 bytes, CUBIC, without end, 200 ms as in Linux.
+    /// 1460 bytes, CUBIC, without end, 200 ms as in Linux; no ECN.
     fn default() -> Self {
         Self {
             mss: 1460,
@@ -38,6 +41,7 @@ impl Default for SenderConfig {
             bytes: None,
             rto_margin: Nanos::from_millis(200),
             isn: 0,
+            ecn: Codepoint::NotEct,
         }
     }
 }
@@ -53,6 +57,8 @@ pub struct SenderCounts {
     pub timeouts: u64,
     /// Times the window was reduced, once per window of data at most: loss events (RFC 5348, 5.2).
     pub reductions: u64,
+    /// Those of them because of marks.
+    pub marked: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -101,6 +107,19 @@ pub struct Sender {
     at_once: bool,
     total: u64,
     counts: SenderCounts,
+    ecn: Ecn,
+}
+
+/// What a sender knows of marks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ecn {
+    agreed: bool,
+    /// Marks told of until this segment's number is acknowledged are of the same window of data.
+    until: u64,
+    /// The next new data says that the window was reduced.
+    say: bool,
+    /// A round trip ends when this one is acknowledged.
+    round: u64,
 }
 
 impl Sender {
@@ -126,6 +145,7 @@ impl Sender {
             at_once: false,
             total: config.bytes.unwrap_or(u64::MAX),
             counts: SenderCounts::default(),
+            ecn: Ecn::default(),
         }
     }
 
@@ -206,11 +226,35 @@ impl Sender {
             Some((number(left)?.div_ceil(self.payload), number(right)?.div_ceil(self.payload)))
         });
         self.board.sack(blocks);
-        self.judge(now, acked);
+        let reduced = self.ecn.agreed && self.mind_marks(acked, segment.flags.has(Flags::ECE));
+        self.judge(now, acked, reduced);
+    }
+
+    /// What marks mean for the window. Whether it was reduced for them and is not to grow.
+    fn mind_marks(&mut self, acked: u64, marked: bool) -> bool {
+        let round = self.una >= self.offset(self.ecn.round);
+        self.window.told(acked, marked, round);
+        if round {
+            self.ecn.round = self.board.end();
+        }
+        // What has told the other end of the reduction must have come there, too.
+        let again = self.una <= self.offset(self.ecn.until);
+        if marked && !again {
+            self.ecn.until = self.board.end();
+            self.ecn.say = true;
+            // While what is lost is made good the window has been reduced already.
+            if self.phase == Phase::Open {
+                let flight = self.board.flight() * self.payload + acked;
+                self.window.marked(flight.min(self.window.bytes()));
+                self.counts.reductions += 1;
+                self.counts.marked += 1;
+            }
+        }
+        marked || (again && !self.window.grows_between_marks())
     }
 
     /// What an acknowledgement means for the window.
-    fn judge(&mut self, now: Nanos, acked: u64) {
+    fn judge(&mut self, now: Nanos, acked: u64, reduced: bool) {
         match self.phase {
             Phase::Recovery { until } | Phase::Timeout { until }
                 if self.una >= self.offset(until) =>
@@ -232,7 +276,7 @@ impl Sender {
             self.counts.reductions += 1;
             self.phase = Phase::Recovery { until: self.board.end() };
             self.at_once = true;
-        } else if acked > 0 && self.held_back {
+        } else if acked > 0 && self.held_back && !reduced {
             self.window.acknowledged(now, acked, self.rtt.smoothed());
         }
     }
@@ -244,6 +288,7 @@ impl Sender {
             return;
         }
         self.peer_isn = segment.seq;
+        self.ecn.agreed = self.config.ecn != Codepoint::NotEct && segment.flags.has(Flags::ECE);
         if let Some((mss, shift)) = segment.opening {
             let payload = u32::from(mss.min(self.config.mss)).saturating_sub(STAMP as u32).max(1);
             self.payload = u64::from(payload);
@@ -267,9 +312,11 @@ impl Sender {
             Phase::Opening { sent: false } => {
                 self.phase = Phase::Opening { sent: true };
                 self.timer.set(now.saturating_add(self.rtt.timeout()));
+                let ask = self.config.ecn != Codepoint::NotEct;
+                let ecn = if ask { Flags::ECE.and(Flags::CWR) } else { Flags::default() };
                 Some(Segment {
                     seq: self.config.isn,
-                    flags: Flags::SYN,
+                    flags: Flags::SYN.and(ecn),
                     window: u16::MAX,
                     stamp: (stamp(now), 0),
                     opening: Some((self.config.mss, 0)),
@@ -277,8 +324,9 @@ impl Sender {
                 })
             }
             Phase::Open | Phase::Recovery { .. } | Phase::Timeout { .. } => {
+                let new = self.board.end();
                 match self.next_segment() {
-                    Some(number) => Some(self.data(now, number)),
+                    Some(number) => Some(self.data(now, number, number == new)),
                     None => core::mem::take(&mut self.answer)
                         .then(|| self.header(now, self.board.end())),
                 }
@@ -313,7 +361,7 @@ impl Sender {
         None
     }
 
-    fn data(&mut self, now: Nanos, number: u64) -> Segment {
+    fn data(&mut self, now: Nanos, number: u64, new: bool) -> Segment {
         self.answer = false;
         self.counts.segments += 1;
         if !self.timer.is_set() {
@@ -325,6 +373,13 @@ impl Sender {
         segment.payload = payload as u32;
         if left + payload == self.total {
             segment.flags = segment.flags.and(Flags::PSH);
+        }
+        // Not what is sent again (RFC 3168, 6.1.5).
+        if self.ecn.agreed && new {
+            segment.ecn = self.config.ecn;
+            if core::mem::take(&mut self.ecn.say) {
+                segment.flags = segment.flags.and(Flags::CWR);
+            }
         }
         segment
     }
