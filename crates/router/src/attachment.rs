@@ -33,6 +33,8 @@ pub(crate) struct Attachment {
     pub(crate) link: Option<LinkState>,
     /// When to look again at an interface that could not be used.
     pub(crate) retry: Option<Nanos>,
+    /// Since when the kernel has not let go of what the interface had before it came back.
+    pub(crate) taken: Option<Nanos>,
 }
 
 /// Switches off what the interface of a port must not have on, if there is something.

@@ -184,6 +184,12 @@ impl Drop for Live {
     fn drop(&mut self) {
         let _ = self.router.kill();
         let _ = self.router.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
+            let last = log.lines().count().saturating_sub(40);
+            let lines: Vec<_> = log.lines().skip(last).collect();
+            eprintln!("the router's log ended with:\n{}", lines.join("\n"));
+        }
     }
 }
 

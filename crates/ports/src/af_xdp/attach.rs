@@ -7,7 +7,7 @@ use super::hook::Hook;
 use super::options::{AfXdpOptions, FRAME_OVERHEAD};
 use super::queue::Queue;
 use super::shared::{Sockets, XdpPart};
-use super::socket::XdpSocket;
+use super::socket::{Patience, XdpSocket};
 use crate::error::PortError;
 use crate::ethtool::queues;
 use crate::interface::{Control, Interface};
@@ -45,6 +45,8 @@ pub(super) struct Wanted<'a> {
     pub(super) local: &'a [IpAddr],
     /// Of one of several workers.
     pub(super) part: Option<&'a XdpPart>,
+    /// Whether to wait for what the kernel has not yet let go of: a worker must not.
+    pub(super) patience: Patience,
 }
 
 impl Wanted<'_> {
@@ -61,7 +63,7 @@ impl Wanted<'_> {
     /// The program, unless it is another worker's, and a socket for every receive queue of this
     /// port.
     fn take(&self) -> Result<Attached, PortError> {
-        let &Self { name, control, interface, options, umem, local, part } = self;
+        let &Self { name, control, interface, options, umem, local, part, patience } = self;
         // Asked first: without such sockets there is no map for them either, and that would be a
         // stranger message.
         XdpSocket::create(name)?;
@@ -93,7 +95,7 @@ impl Wanted<'_> {
                 }
                 let workers = part.map_or(1, |part| part.workers);
                 let (hook, sockets) =
-                    Hook::attach(name, interface, has.receive, workers, local, options)?;
+                    Hook::attach(name, interface, has.receive, workers, local, options, patience)?;
                 (Some(hook), Arc::new(sockets))
             }
         };
@@ -101,8 +103,8 @@ impl Wanted<'_> {
         let ring = options.ring_of(numbers.len());
         let mut queues = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let socket =
-                XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
+            let at = (interface.index, number);
+            let socket = XdpSocket::open(umem, name, at, ring, sockets.native, patience)?;
             queues.push(Queue::new(socket, umem.buffers()));
         }
         let joined = if queues.len() > 1 {
@@ -160,6 +162,7 @@ mod tests {
             umem: &pool.umem(),
             local: &[],
             part: None,
+            patience: Patience::None,
         }
         .attach();
         let error = attached.err().map(|error| error.to_string()).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::options::AfXdpOptions;
 use super::program;
 use super::shared::Sockets;
-use super::socket::{UNTIL_A_PROGRAM_IS_GONE, patiently};
+use super::socket::{Patience, patiently};
 use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
@@ -33,6 +33,7 @@ impl Hook {
         workers: u32,
         local: &[IpAddr],
         options: &AfXdpOptions,
+        patience: Patience,
     ) -> Result<(Self, Sockets), PortError> {
         let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
         set_station(&station, interface.mac)?;
@@ -46,7 +47,7 @@ impl Hook {
         let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
         let taken =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        let (link, native) = match patiently(UNTIL_A_PROGRAM_IS_GONE, || {
+        let (link, native) = match patiently(patience.for_a_program(), || {
             program.link(interface.index, AttachType::Xdp, NATIVE)
         }) {
             Ok(link) => (link, true),

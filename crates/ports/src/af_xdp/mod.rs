@@ -54,6 +54,7 @@ pub use options::{AfXdpOptions, XdpMode};
 use queue::Queue;
 use shared::Sockets;
 pub use shared::{XdpCommon, XdpPart};
+use socket::Patience;
 
 /// How long frames that the kernel would not take are left alone.
 const RETRY_SEND: Nanos = Nanos(50_000);
@@ -171,6 +172,7 @@ impl AfXdpPort {
             umem: &umem,
             local,
             part: part.as_ref(),
+            patience: Patience::AtStart,
         }
         .attach()?;
         Ok(Self {
@@ -412,6 +414,7 @@ impl Port for AfXdpPort {
             umem: &self.umem,
             local: &self.local,
             part,
+            patience: Patience::None,
         }
         .attach()?;
         self.lost_before = self.lost();

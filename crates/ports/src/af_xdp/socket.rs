@@ -22,13 +22,35 @@ use crate::sys::{limit_of_locked_memory, set_option};
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// A queue stays taken for 100 to 200 ms after the socket that had it was closed, and for seconds
-/// after a kill on a busy machine: the socket goes with the memory of the process, and then by a
-/// worker of the kernel that needs a lock of the whole machine.
-const UNTIL_A_QUEUE_IS_FREE: Duration = Duration::from_secs(5);
-/// A program goes when its descriptor is closed.
-pub(super) const UNTIL_A_PROGRAM_IS_GONE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(25);
+
+/// How long to wait for what the kernel gives up late.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Patience {
+    /// Who asks comes again.
+    None,
+    /// A queue stays taken for 100 to 200 ms after the socket that had it was closed, and for
+    /// seconds after a kill on a busy machine: the socket goes with the memory of the process, and
+    /// then by a worker of the kernel that needs a lock of the whole machine.
+    AtStart,
+}
+
+impl Patience {
+    const fn for_a_queue(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::AtStart => Duration::from_secs(5),
+        }
+    }
+
+    /// A program goes when its descriptor is closed.
+    pub(super) const fn for_a_program(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::AtStart => Duration::from_secs(1),
+        }
+    }
+}
 
 /// Where one receive queue of an interface hands its frames over.
 #[derive(Debug)]
@@ -43,8 +65,8 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers
-    /// of `umem`. `zero_copy`: asked for first.
+    /// A socket of `ring` slots per ring for a queue of an interface, both by their numbers, with
+    /// the buffers of `umem`. `zero_copy`: asked for first.
     ///
     /// # Errors
     /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or
@@ -52,20 +74,20 @@ impl XdpSocket {
     pub(super) fn open(
         umem: &Umem,
         name: &str,
-        ifindex: u32,
-        queue: u32,
+        at: (u32, u32),
         ring: u32,
         zero_copy: bool,
+        patience: Patience,
     ) -> Result<Self, PortError> {
         if zero_copy {
             // A bind that was refused leaves the socket half made: each attempt has its own.
-            match Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_ZEROCOPY)
-            {
+            let mode = SocketAddrXdpFlags::XDP_ZEROCOPY;
+            match Self::attempt(umem, name, at, ring, mode, patience) {
                 Err(PortError::Unsupported { .. } | PortError::Io { .. }) => {}
                 other => return other,
             }
         }
-        Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_COPY)
+        Self::attempt(umem, name, at, ring, SocketAddrXdpFlags::XDP_COPY, patience)
     }
 
     /// A socket that is nothing yet, for interface `name`.
@@ -90,10 +112,10 @@ impl XdpSocket {
     fn attempt(
         umem: &Umem,
         name: &str,
-        ifindex: u32,
-        queue: u32,
+        (ifindex, queue): (u32, u32),
         ring: u32,
         mode: SocketAddrXdpFlags,
+        patience: Patience,
     ) -> Result<Self, PortError> {
         let failed = |what: &str| {
             let what = format!("{what} for interface {name}");
@@ -116,7 +138,10 @@ impl XdpSocket {
             Consumer::create(fd.as_fd(), RingKind::Rx, ring)?,
             Producer::create(fd.as_fd(), RingKind::Tx, ring)?,
         );
-        bind(&fd, ifindex, queue, mode).map_err(|error| match error.raw_os_error() {
+        let address =
+            SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
+        let bound = patiently(patience.for_a_queue(), || Ok(net::bind(&fd, &address)?));
+        bound.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
             _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),
         })?;
@@ -175,12 +200,6 @@ fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
     };
     // The kernel pins the pages; `umem` keeps them from being unmapped while a port has it.
     Ok(sockopt::set_xdp_umem_reg(fd, registration)?)
-}
-
-fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, mode: SocketAddrXdpFlags) -> io::Result<()> {
-    let address =
-        SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
-    patiently(UNTIL_A_QUEUE_IS_FREE, || Ok(net::bind(fd, &address)?))
 }
 
 /// Tries again, for at most so long, while the kernel has not yet let go of what was closed: queues

@@ -71,6 +71,7 @@ impl WorkerBuilder<'_> {
             in_use,
             link: self.links[at],
             retry: None,
+            taken: None,
         });
         Ok(())
     }

@@ -18,6 +18,9 @@ use crate::prepare::reverse_path_of;
 const RETRY_USE: Nanos = Nanos::SECOND;
 /// How long a follower leaves an interface alone that the leader has not made ready.
 const RETRY_FOLLOW: Nanos = Nanos::from_millis(5);
+/// How often to try again what the kernel has not yet given up, and for how long without a word.
+const RETRY_TAKEN: Nanos = Nanos::from_millis(25);
+const LATE: Nanos = Nanos::from_secs(5);
 
 impl Worker {
     /// Tells guards and ports which addresses are the kernel's.
@@ -91,6 +94,7 @@ impl Worker {
                     "port {}: interface {} is in use again",
                     attachment.name, attachment.interface
                 );
+                attachment.taken = None;
                 (was_out.then_some(text), attachment.link)
             }
             // The mirror will tell when it is back.
@@ -98,6 +102,13 @@ impl Worker {
             // The first worker is about to.
             Err(PortError::NotAttached(_)) => {
                 attachment.retry = Some(now + RETRY_FOLLOW);
+                return;
+            }
+            // What it had before it came back may be given up late, which is not worth a word.
+            Err(PortError::QueueTaken { .. } | PortError::XdpTaken(_))
+                if now < *attachment.taken.get_or_insert(now) + LATE =>
+            {
+                attachment.retry = Some(now + RETRY_TAKEN);
                 return;
             }
             Err(error) => {
