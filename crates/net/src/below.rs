@@ -18,8 +18,8 @@ const PPP_IPV6: u16 = 0x0057;
 /// Most labels that are followed.
 const MAX_LABELS: usize = 8;
 
-/// The headers of an IP packet that a frame carries in a PPPoE session or below MPLS labels; `None`
-/// if it carries none, or a broken one.
+/// The headers of an IP packet that a frame carries behind tags, in a PPPoE session or below MPLS
+/// labels; `None` if it carries none, or a broken one.
 #[must_use]
 pub fn parse_below(frame: &[u8]) -> Option<Headers> {
     let mut at = ETHERNET_HEADER;
@@ -44,6 +44,8 @@ pub fn parse_below(frame: &[u8]) -> Option<Headers> {
             let last = frame.get(at + 4 * label + 2)? & 1 == 1;
             last.then_some(at + 4 * (label + 1))
         }),
+        // The way of a router takes no tagged frame.
+        ethertype::IPV4 | ethertype::IPV6 if at > ETHERNET_HEADER => Some(at),
         _ => None,
     }
     .and_then(|l3| parse_at(frame, l3).ok())
@@ -75,6 +77,8 @@ mod tests {
         for headers in [
             session.to_vec(),
             labels.to_vec(),
+            [&tags[4..], &[8, 0]].concat(),
+            [&tags[..], &[8, 0]].concat(),
             [&tags[..], &session].concat(),
             [&tags[4..], &labels].concat(),
         ] {

@@ -10,14 +10,14 @@ use serde_json::Value;
 /// Megabits per second towards `b`.
 const RATE: u64 = 40;
 
-struct Bridge {
-    net: TestNet,
+pub(crate) struct Bridge {
+    pub(crate) net: TestNet,
     folder: tempfile::TempDir,
     process: Option<Child>,
 }
 
 impl Bridge {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !available("bridge") || !has_tool("bridge", "iperf3", "iperf3") {
             return None;
         }
@@ -31,7 +31,7 @@ impl Bridge {
         Some(Self { net, folder: tempfile::tempdir().unwrap(), process: None })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -41,6 +41,7 @@ impl Bridge {
             "[router]\nmake_bridge = {making}\ncontrol = {:?}\n\
              [[port]]\nname = \"left\"\ninterface = \"left\"\nattach = \"bridge\"\n\
              [[port]]\nname = \"right\"\ninterface = \"right\"\nattach = \"bridge\"\n\
+             [[class]]\nname = \"rest\"\n[[class]]\nname = \"calls\"\nmatch = [{{ dscp = 46 }}]\n\
              [[link]]\nport = \"right\"\nrate = \"{RATE}Mbit/s\"\n\
              discipline = {{ kind = \"pdrr\" }}\n",
             self.path("control.sock")
@@ -52,7 +53,7 @@ impl Bridge {
         command
     }
 
-    fn start(&mut self, making: bool) {
+    pub(crate) fn start(&mut self, making: bool) {
         let log = std::fs::File::create(self.path("log")).unwrap();
         let mut command = self.command(making);
         let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
@@ -60,7 +61,7 @@ impl Bridge {
         eventually("the bridge answers", || self.show().is_some());
     }
 
-    fn show(&self) -> Option<Value> {
+    pub(crate) fn show(&self) -> Option<Value> {
         let output = ctl(&self.path("control.sock"));
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
@@ -75,13 +76,13 @@ impl Bridge {
         (packets, class["sent_bytes"].as_u64().unwrap() + 38 * packets)
     }
 
-    fn pings(&self) -> bool {
+    pub(crate) fn pings(&self) -> bool {
         ["10.5.0.2", "fd05::2"]
             .iter()
             .all(|to| self.net.try_output("a", &format!("ping -n -c 1 -W 1 {to}")).0)
     }
 
-    fn signal(&mut self, signal: &str) {
+    pub(crate) fn signal(&mut self, signal: &str) {
         let mut process = self.process.take().expect("it runs");
         let id = process.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());

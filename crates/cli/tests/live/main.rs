@@ -14,4 +14,5 @@ mod privileges;
 mod run;
 mod shape;
 mod shape_refused;
+mod tagged;
 mod worlds;
