@@ -82,9 +82,15 @@ fn in_session(port: u16, payload: usize) -> Vec<u8> {
     frame
 }
 
+/// A UDP packet behind two VLAN tags.
+fn tagged(port: u16, payload: usize) -> Vec<u8> {
+    let plain = frame(port, payload);
+    [&plain[..12], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8], &plain[12..]].concat()
+}
+
 #[test]
-fn flows_share_the_link_also_inside_sessions() {
-    for make in [frame, in_session] {
+fn flows_share_the_link_also_inside_sessions_and_behind_tags() {
+    for make in [frame, in_session, tagged] {
         let mut bed = bed("[[link]]\nport = \"p0-ingress\"\nrate = \"10Mbit/s\"\n\
              discipline = { kind = \"pdrr\" }\n");
         let mut sent: HashMap<u16, u64> = HashMap::new();
