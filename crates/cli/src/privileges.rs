@@ -21,24 +21,37 @@ const NEEDED: [Capability; 5] = [
     Capability::CAP_IPC_LOCK,
 ];
 
-/// Gives up what is not needed: `netns` and `realtime` say whether workers enter a namespace, and
-/// whether they precede other threads. Call it while the process has one thread.
+/// What some routers need besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keeps {
+    /// Workers enter a namespace.
+    pub(crate) namespace: bool,
+    /// Workers precede other threads.
+    pub(crate) realtime: bool,
+    /// A socket is given to a group.
+    pub(crate) group: bool,
+}
+
+/// Gives up what is not needed. Call it while the process has one thread.
 ///
 /// # Errors
 /// The kernel refuses, which it does to nobody who gives something up.
-pub(crate) fn give_up(netns: bool, realtime: bool) -> Result<(), Failure> {
+pub(crate) fn give_up(keeps: &Keeps) -> Result<(), Failure> {
     let failed = |error| Failure::new(1, format!("giving up privileges: {error}"));
     let mut kept: CapsHashSet = NEEDED.into_iter().collect();
-    if netns {
+    if keeps.namespace {
         // Each worker enters it, also those that take over later.
         kept.insert(Capability::CAP_SYS_ADMIN);
     }
-    if realtime {
+    if keeps.realtime {
         // Each worker asks for its priority, also those that take over later.
         kept.insert(Capability::CAP_SYS_NICE);
     }
     if sys::is_root() {
         kept.insert(Capability::CAP_DAC_OVERRIDE);
+        if keeps.group {
+            kept.insert(Capability::CAP_CHOWN);
+        }
     }
     let bounds = caps::read(None, CapSet::Bounding).map_err(failed)?;
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(failed)? {

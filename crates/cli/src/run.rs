@@ -11,7 +11,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use evenkeel_config::{RouterConfig, Work};
-use evenkeel_control::{Client, ClientError, Request, Server};
+use evenkeel_control::{Client, ClientError, Request, Server, ServerError};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Keeper, Poller, Signal, Signals};
 use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
@@ -24,7 +24,7 @@ use crate::confine;
 use crate::failure::{Failure, Outcome};
 use crate::log::{self, Log};
 use crate::membership::{self, Merged};
-use crate::privileges;
+use crate::privileges::{self, Keeps};
 
 /// How often the worker is looked after.
 const LOOK: Nanos = Nanos::from_millis(500);
@@ -55,7 +55,11 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
-    privileges::give_up(start.args.netns.is_some(), start.config.realtime() == Some(true))?;
+    privileges::give_up(&Keeps {
+        namespace: start.args.netns.is_some(),
+        realtime: start.config.realtime() == Some(true),
+        group: start.config.router.monitor_group.is_some(),
+    })?;
     let unconfined = confine::files(&own_folders(&start));
     // Before the first thread, too. Without it the kernel takes over a little later from a router
     // that was killed.
@@ -99,15 +103,21 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         .map_err(|error| not_started(file, args.netns.as_deref(), &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, config);
-    let server = Server::start(socket, config, Arc::clone(&merged))
-        .map_err(|error| Failure::new(error.exit_code(), error))?;
+    let refused = |error: ServerError| Failure::new(error.exit_code(), error);
+    let mut server = Server::start(socket, config, Arc::clone(&merged)).map_err(refused)?;
+    let monitor = config.router.monitor.as_deref().map(Path::new);
+    if let Some(path) = monitor {
+        server.monitor(path, config.router.monitor_group.as_deref()).map_err(refused)?;
+    }
     if let Ok(snapshot) = handle.snapshot() {
         let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
         let seed = snapshot.seed;
         log.out.print(format!("\nseed {seed}{drawn}\n{}", guards(&snapshot)));
     }
+    let asked_at =
+        monitor.map_or_else(String::new, |path| format!("; monitoring socket {}", path.display()));
     log.out.print(format!(
-        "\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM\n",
+        "\nforwarding; control socket {}{asked_at}; stop with Ctrl-C or SIGTERM\n",
         server.path().display()
     ));
 
@@ -149,6 +159,7 @@ fn own_folders(start: &Start<'_>) -> Vec<PathBuf> {
     let mut folders = vec![runtime_dir(args), Options::default().runtime_dir];
     folders.extend(state_dir(args));
     folders.push(confine::folder_of(socket));
+    folders.extend(config.router.monitor.iter().map(|path| confine::folder_of(Path::new(path))));
     folders.extend(args.capture.iter().map(|(_, file)| confine::folder_of(file)));
     folders
 }

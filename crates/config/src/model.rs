@@ -42,7 +42,8 @@ pub struct RouterConfig {
 }
 
 settings! {
-    /// The router as a whole. `control`, `heartbeat` and `seed` cannot change while it runs.
+    /// The router as a whole. `control`, `monitor`, `heartbeat` and `seed` cannot change while it
+    /// runs.
     pub struct RouterSection: "[router]" {
         /// Its name in counters, logs and the control protocol.
         reload name: String = "router".to_owned(), written NAME;
@@ -63,6 +64,12 @@ settings! {
         reload io: Io = Io::Auto;
         /// The Unix socket that `evenkeel ctl` talks to.
         fixed control: String = "/run/evenkeel/control.sock".to_owned(), written Kind::Path;
+        /// A second Unix socket, where the router can be asked and not changed: for `evenkeel
+        /// serve`, `evenkeel top` and who else only looks.
+        fixed monitor: Option<String> = None, written Kind::Path, absent "there is none";
+        /// The group, by name or number, whose members may connect to `monitor`, if there is one.
+        fixed monitor_group: Option<String> = None, written NAME,
+            absent "the group of the router's process";
         /// Frame buffers for all ports together. When none is free, frames are dropped with the
         /// reason `no_buffer`: have more than all queue limits together.
         reload buffers: u32 = 8_192, in 256..=1_048_576, counting "buffers";

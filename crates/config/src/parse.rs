@@ -108,6 +108,10 @@ pub fn router_from_table(
         reader.fail_at(section, "buffer_size", message);
     }
     check_realtime(reader, section, router.realtime, router.mode);
+    if router.monitor.as_ref() == Some(&router.control) {
+        let message = "it is the path of `control` too: give it one of its own";
+        reader.fail_at(section, "monitor", message);
+    }
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let fairdrop = match fields.table("fairdrop") {
         Some(table) => Some(fairdrop_of(reader, table, &names)?),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::FlowSnapshot;
 
-use crate::protocol::{Answer, Request};
+use crate::protocol::{Answer, PROTOCOL, Request, Version};
 
 /// How long an answer may take: more than the router itself waits for its worker.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -53,6 +53,17 @@ pub enum ClientError {
         /// What was wrong.
         text: String,
     },
+    /// The router is of another version.
+    #[error("the router at {path} speaks {theirs}, this program {ours}: use programs of one \
+             version", path = path.display())]
+    OtherVersion {
+        /// The socket.
+        path: PathBuf,
+        /// The router's version, in words.
+        theirs: String,
+        /// This program's.
+        ours: Version,
+    },
 }
 
 impl ClientError {
@@ -63,7 +74,10 @@ impl ClientError {
         match self {
             Self::Refused(_) => 2,
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 3,
-            Self::Connect { .. } | Self::Io { .. } | Self::Garbled { .. } => 1,
+            Self::Connect { .. }
+            | Self::Io { .. }
+            | Self::Garbled { .. }
+            | Self::OtherVersion { .. } => 1,
         }
     }
 }
@@ -97,6 +111,26 @@ impl Client {
                 Err(_) if Instant::now() + RETRY < end => thread::sleep(RETRY),
                 outcome => return outcome,
             }
+        }
+    }
+
+    /// The router's version, if this program understands it.
+    ///
+    /// # Errors
+    /// [`ClientError::OtherVersion`] if it does not; any other [`ClientError`].
+    pub fn version(&mut self) -> Result<Version, ClientError> {
+        let path = self.path.clone();
+        let other =
+            |theirs| ClientError::OtherVersion { path: path.clone(), theirs, ours: Version::own() };
+        match self.ask(&Request::Version) {
+            Ok(Answer::Version(version)) if version.protocol == PROTOCOL => Ok(version),
+            Ok(Answer::Version(version)) => Err(other(version.to_string())),
+            // Routers that know no versions say that they do not know the request.
+            Err(ClientError::Refused(text)) if text.contains("unknown variant `version`") => {
+                Err(other("an older control protocol, which tells no version".to_owned()))
+            }
+            Ok(_) => Err(self.garbled("no version in it")),
+            Err(error) => Err(error),
         }
     }
 

@@ -11,11 +11,12 @@
 
 pub mod client;
 mod confirm;
+mod listen;
 pub mod protocol;
 pub mod script;
 pub mod server;
 pub mod watch;
 
 pub use client::{Client, ClientError};
-pub use protocol::Request;
+pub use protocol::{Request, Version};
 pub use server::{Server, ServerError, Target};

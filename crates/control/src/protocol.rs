@@ -3,8 +3,10 @@
 //! A request is one line of JSON:
 //! `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
 //! line: `{"ok":…}` (a snapshot for `show`, else `null`), `{"text":"…"}` for `explain`,
-//! `{"flows":[…]}` for `flows`, or `{"error":"…"}`. A connection carries any number of requests,
-//! answered in order; a line is at most [`MAX_LINE`] bytes long.
+//! `{"flows":[…]}` for `flows`, `{"version":…}` for `version`, or `{"error":"…"}`. A connection
+//! carries any number of requests, answered in order; a line is at most [`MAX_LINE`] bytes long.
+
+use std::fmt;
 
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::FlowSnapshot;
@@ -13,10 +15,39 @@ use serde::{Deserialize, Serialize};
 /// Longest line, bytes: room for a whole `router.toml`.
 pub const MAX_LINE: u64 = 1 << 20;
 
+/// The version of this protocol: another one where requests or answers mean something else than
+/// before. Requests and fields that were added do not count.
+pub const PROTOCOL: u32 = 1;
+
+/// What a router and its clients must agree in.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Version {
+    /// The router's program.
+    pub program: String,
+    /// See [`PROTOCOL`].
+    pub protocol: u32,
+}
+
+impl Version {
+    /// That of this program.
+    #[must_use]
+    pub fn own() -> Self {
+        Self { program: env!("CARGO_PKG_VERSION").to_owned(), protocol: PROTOCOL }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "control protocol {} (evenkeel {})", self.protocol, self.program)
+    }
+}
+
 /// A request. Values are texts with units, as in configuration files.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
+    /// Which version the router is of.
+    Version,
     /// Every counter: replies with a snapshot.
     Show,
     /// Changes a knob of a link.
@@ -100,6 +131,25 @@ pub enum Request {
     Confirm,
 }
 
+impl Request {
+    /// Whether it only asks. What tells a whole configuration, with the keys in it, is no question
+    /// for everybody.
+    #[must_use]
+    pub fn is_question(&self) -> bool {
+        match self {
+            Self::Version | Self::Show | Self::Explain { .. } | Self::Flows { .. } => true,
+            Self::Set { .. }
+            | Self::Rate { .. }
+            | Self::Ring { .. }
+            | Self::Discipline { .. }
+            | Self::Fairdrop { .. }
+            | Self::Balancer { .. }
+            | Self::Reload { .. }
+            | Self::Confirm => false,
+        }
+    }
+}
+
 /// A reply as it stands on the socket.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,6 +160,8 @@ pub(crate) enum Answer {
     Text(String),
     /// Flows that were asked for.
     Flows(Vec<FlowSnapshot>),
+    /// The version that was asked for.
+    Version(Version),
     /// Not done, and nothing changed.
     Error(String),
 }

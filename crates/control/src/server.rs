@@ -1,16 +1,12 @@
-//! Answering requests: a thread per client, bounded, beside the worker.
+//! Answering requests, beside the workers: all of them at the control socket, those that change
+//! nothing at a second one, for monitoring.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_config::{
@@ -22,14 +18,20 @@ use evenkeel_settings::{Diagnostics, key_line};
 use thiserror::Error;
 
 use crate::confirm::{self, Applied, ConfirmError, names};
-use crate::protocol::{Answer, MAX_LINE, Request};
+use crate::listen::{Kind, Listener};
+use crate::protocol::{Answer, MAX_LINE, Request, Version};
 
-/// Clients served at the same time; further ones are told so and hung up on.
+/// Clients served at the same time, of each socket; further ones are told so and hung up on.
 pub const MAX_CLIENTS: usize = 32;
 /// A client that has asked nothing for so long gives its place to another that comes.
 pub const IDLE: Duration = Duration::from_secs(10);
-/// How long a client may take to read its answer.
-const WRITE: Duration = Duration::from_secs(5);
+/// Longest request at the monitoring socket, bytes.
+const MAX_QUESTION: u64 = 4_096;
+/// Between two questions that the monitoring socket asks the workers, however many clients ask:
+/// each costs a worker's time.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
+/// Flows told at most at the monitoring socket.
+const MAX_FLOWS: usize = 1_000;
 
 /// What carries out commands: a router's handle, or a stand-in in tests.
 pub trait Target: Send + Sync + 'static {
@@ -67,6 +69,23 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no such group.
+    #[error(
+        "there is no group {0:?}: make it (groupadd --system {0}), or name another as \
+             monitor_group"
+    )]
+    NoSuchGroup(String),
+    /// The socket may not be given to the group.
+    #[error("cannot give {path} to the group {group}: {source}; the router's user must be in it \
+             (SupplementaryGroups= of its unit) or be root", path = path.display())]
+    Group {
+        /// The socket.
+        path: PathBuf,
+        /// The group.
+        group: String,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 impl ServerError {
@@ -74,44 +93,43 @@ impl ServerError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 3,
-            Self::Io { .. } | Self::InUse(_) | Self::NotASocket(_) => 2,
+            Self::Io { source, .. } | Self::Group { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                3
+            }
+            Self::Io { .. }
+            | Self::Group { .. }
+            | Self::NoSuchGroup(_)
+            | Self::InUse(_)
+            | Self::NotASocket(_) => 2,
         }
     }
 }
 
-/// A running server. Dropping it stops it and removes the socket.
-#[derive(Debug)]
+/// A running server. Dropping it stops it and removes its sockets.
 pub struct Server {
-    path: PathBuf,
-    /// Device and inode of the socket: only our own is removed.
-    identity: (u64, u64),
     shared: Arc<Shared>,
-    socket: Arc<UnixListener>,
-    listener: Option<JoinHandle<()>>,
+    target: Arc<dyn Target>,
+    control: Listener,
+    monitor: Option<Listener>,
 }
 
-/// What the listening thread, the clients' threads and the owner share.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("control", &self.control)
+            .field("monitor", &self.monitor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the clients' threads and the owner share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    stopping: AtomicBool,
     /// Class names in the order of the running configuration.
     pub(crate) classes: Mutex<Vec<String>>,
     pub(crate) applied: Mutex<Applied>,
-    clients: Mutex<BTreeMap<u64, Connected>>,
-}
-
-/// A client, and when it asked last.
-#[derive(Debug)]
-struct Connected {
-    stream: UnixStream,
-    asked: Instant,
-}
-
-impl Connected {
-    fn hang_up(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
 }
 
 impl Shared {
@@ -147,31 +165,39 @@ impl Server {
         config: &RouterConfig,
         target: Arc<T>,
     ) -> Result<Self, ServerError> {
-        let failed = |source| ServerError::Io { path: path.to_owned(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        remove_stale(path)?;
-        let socket = Arc::new(UnixListener::bind(path).map_err(failed)?);
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let metadata = fs::symlink_metadata(path).map_err(failed)?;
         let shared = Arc::new(Shared { applied: Applied::started_as(config), ..Shared::default() });
         *lock(&shared.classes) = names(config);
         let target: Arc<dyn Target> = target;
-        let listener = thread::Builder::new()
-            .name("control".to_owned())
-            .spawn({
-                let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
-                move || listen(&socket, &shared, &target)
-            })
-            .map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            identity: (metadata.dev(), metadata.ino()),
-            shared,
-            socket,
-            listener: Some(listener),
-        })
+        let kind = Kind { mode: 0o600, group: None, longest: MAX_LINE, name: "control" };
+        let control = Listener::start(path, &kind, {
+            let (shared, target) = (Arc::clone(&shared), Arc::clone(&target));
+            Arc::new(move |line| answer(line, |request| carry_out(request, &shared, &target)))
+        })?;
+        Ok(Self { shared, target, control, monitor: None })
+    }
+
+    /// Listens at `path` too, for those who may ask and change nothing: every request that is not
+    /// a [question](Request::is_question) is refused. Who may connect is the group that is named,
+    /// by name or number (mode 0660: a client needs the right to write to a socket); the process's
+    /// own if none is. It has clients of its own: however many are connected there, the control
+    /// socket is free. Questions that the workers must answer are asked one after the other, at
+    /// most 50 in a second.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn monitor(&mut self, path: &Path, group: Option<&str>) -> Result<(), ServerError> {
+        let kind = Kind { mode: 0o660, group, longest: MAX_QUESTION, name: "monitor" };
+        let (shared, target) = (Arc::clone(&self.shared), Arc::clone(&self.target));
+        let turn = Mutex::new(Instant::now());
+        let listener = Listener::start(
+            path,
+            &kind,
+            Arc::new(move |line| {
+                answer(line, |request| carry_out(question(request, &turn)?, &shared, &target))
+            }),
+        )?;
+        self.monitor = Some(listener);
+        Ok(())
     }
 
     /// The start itself waits for its confirmation, as a change would: until then files are
@@ -184,11 +210,11 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.control.path()
     }
 
     /// Stops: no new clients, the present ones are hung up on once their current request is
-    /// answered, the socket is removed.
+    /// answered, the sockets are removed.
     pub fn stop(self) {
         drop(self);
     }
@@ -196,146 +222,30 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::SeqCst);
         lock(&self.shared.applied).forget();
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
-        if ours {
-            let _ = fs::remove_file(&self.path);
-        }
-        for client in lock(&self.shared.clients).values() {
-            let _ = client.stream.shutdown(Shutdown::Read);
-        }
-        // Wakes the listening thread out of `accept`, also where there is no descriptor left for a
-        // connection to it.
-        let woken = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).is_ok();
-        if let Some(listener) = self.listener.take()
-            && woken
-        {
-            let _ = listener.join();
-        }
     }
 }
 
-/// Removes a socket without a listener.
-fn remove_stale(path: &Path) -> Result<(), ServerError> {
-    let failed = |source| ServerError::Io { path: path.to_owned(), source };
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
-    };
-    if !metadata.file_type().is_socket() {
-        return Err(ServerError::NotASocket(path.to_owned()));
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ServerError::InUse(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
-        }
-        Err(error) => Err(failed(error)),
-    }
+/// The answer to a line.
+fn answer(line: &[u8], of: impl FnOnce(Request) -> Result<Answer, RequestError>) -> Answer {
+    let request = serde_json::from_slice(line).map_err(RequestError::from);
+    request.and_then(of).unwrap_or_else(|error| Answer::Error(error.to_string()))
 }
 
-fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>) {
-    let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    for id in 0u64.. {
-        let accepted = socket.accept();
-        if shared.stopping.load(Ordering::SeqCst) {
-            break;
-        }
-        threads.retain(|thread| !thread.is_finished());
-        let Ok((stream, _)) = accepted else {
-            // Out of file descriptors or memory: let others finish instead of spinning.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if stream.set_write_timeout(Some(WRITE)).is_err() {
-            continue;
-        }
-        if !make_room(shared) {
-            let text = format!(
-                "{MAX_CLIENTS} clients are connected, more are not served: try again later"
-            );
-            let _ = answer(&mut &stream, &Answer::Error(text));
-            continue;
-        }
-        let Ok(copy) = stream.try_clone() else { continue };
-        lock(&shared.clients).insert(id, Connected { stream: copy, asked: Instant::now() });
-        let (shared_too, target) = (Arc::clone(shared), Arc::clone(target));
-        let spawned = thread::Builder::new().name(format!("control-{id}")).spawn(move || {
-            // Ends when the client hangs up, breaks off, or the server stops.
-            let _ = serve(id, &stream, &shared_too, &target);
-            lock(&shared_too.clients).remove(&id);
-        });
-        match spawned {
-            Ok(thread) => threads.push(thread),
-            Err(_) => drop(lock(&shared.clients).remove(&id)),
-        }
+/// The request, if it asks and changes nothing. Waits for its turn where workers must answer it.
+fn question(mut request: Request, turn: &Mutex<Instant>) -> Result<Request, RequestError> {
+    if !request.is_question() {
+        return Err(RequestError::NoQuestion);
     }
-    for client in lock(&shared.clients).values() {
-        let _ = client.stream.shutdown(Shutdown::Read);
+    if let Request::Flows { top, .. } = &mut request {
+        *top = MAX_FLOWS.min(*top);
     }
-    for thread in threads {
-        let _ = thread.join();
+    if !matches!(request, Request::Version) {
+        let mut next = lock(turn);
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        *next = Instant::now() + BETWEEN_QUESTIONS;
     }
-}
-
-/// Whether there is a place for another client. Where all are taken, the one that has asked nothing
-/// for longest loses its own: forgotten connections do not keep an operator out.
-fn make_room(shared: &Shared) -> bool {
-    let mut clients = lock(&shared.clients);
-    if clients.len() < MAX_CLIENTS {
-        return true;
-    }
-    let oldest = clients.iter().min_by_key(|(_, client)| client.asked).map(|(id, _)| *id);
-    let Some(id) = oldest.filter(|id| clients[id].asked.elapsed() >= IDLE) else { return false };
-    clients.remove(&id).iter().for_each(Connected::hang_up);
-    true
-}
-
-fn serve(
-    id: u64,
-    stream: &UnixStream,
-    shared: &Arc<Shared>,
-    target: &Arc<dyn Target>,
-) -> io::Result<()> {
-    let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let length = (&mut reader).take(MAX_LINE + 1).read_until(b'\n', &mut line)?;
-        if length == 0 {
-            return Ok(());
-        }
-        if length as u64 > MAX_LINE {
-            // What follows cannot be told apart from the rest of this line: hang up.
-            return answer(
-                &mut &*stream,
-                &Answer::Error(format!("a request is longer than {MAX_LINE} bytes")),
-            );
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        if let Some(client) = lock(&shared.clients).get_mut(&id) {
-            client.asked = Instant::now();
-        }
-        let reply = serde_json::from_slice(&line)
-            .map_err(RequestError::from)
-            .and_then(|request| carry_out(request, shared, target));
-        let reply = reply.unwrap_or_else(|error| Answer::Error(error.to_string()));
-        answer(&mut &*stream, &reply)?;
-        if shared.stopping.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-    }
-}
-
-fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
-    line.push(b'\n');
-    out.write_all(&line)
+    Ok(request)
 }
 
 /// Why a request was not carried out: a text for the client. Nothing changed.
@@ -343,6 +253,11 @@ fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
 enum RequestError {
     #[error("not a request: {0}")]
     NotARequest(#[from] serde_json::Error),
+    #[error(
+        "it would change the router, and here it can only be asked (show, flows, explain, \
+             version): use its control socket"
+    )]
+    NoQuestion,
     #[error("{0}")]
     Flow(#[from] FlowKeyError),
     #[error("{0}")]
@@ -367,6 +282,7 @@ fn carry_out(
     target: &Arc<dyn Target>,
 ) -> Result<Answer, RequestError> {
     let command = match request {
+        Request::Version => return Ok(Answer::Version(Version::own())),
         Request::Show => Command::Show,
         Request::Explain { flow, link } => Command::Explain { link, flow: flow.parse()? },
         Request::Flows { top, link } => Command::Flows { link, top },

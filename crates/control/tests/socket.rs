@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use evenkeel_config::{Change, LinkChange, RouterConfig};
 use evenkeel_control::server::{IDLE, MAX_CLIENTS};
-use evenkeel_control::{Client, ClientError, Request, Server, ServerError, Target, script};
+use evenkeel_control::{
+    Client, ClientError, Request, Server, ServerError, Target, Version, script,
+};
 use evenkeel_router::snapshot::{FlowSnapshot, LinkSnapshot, Snapshot};
 use evenkeel_router::{Command, CommandError, Reply};
 
@@ -391,4 +393,125 @@ fn a_change_that_cannot_be_undone_now_is_undone_as_soon_as_it_can_be() {
     }
     assert_eq!(*target.undone.lock().unwrap(), [false, true], "said once, and when it was done");
     assert_eq!(*target.files.lock().unwrap(), [false, true, true, true]);
+}
+
+/// Every request but questions: what a client of the monitoring socket may not have.
+fn changes() -> Vec<Request> {
+    let (link, value) = (|| "wan".to_owned(), |text: &str| text.to_owned());
+    let text = CONFIG.replace("bulk", "others");
+    let file = "router.toml".to_owned();
+    vec![
+        Request::Set { link: link(), knob: "module2".into(), class: None, value: value("false") },
+        Request::Rate { link: link(), value: value("1Mbit/s") },
+        Request::Ring { link: link(), slots: 4, refill: "any".into() },
+        Request::Discipline { link: link(), value: value("fifo") },
+        Request::Fairdrop { key: "on".into(), value: value("true") },
+        Request::Balancer { forwarder: 3, state: "out".into() },
+        Request::Confirm,
+        Request::Reload { text, file, confirm_ms: None },
+    ]
+}
+
+#[test]
+fn at_the_monitoring_socket_nothing_can_be_changed_and_everything_else_asked() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("sub/monitor.sock");
+    let mut server = setup.start();
+    server.monitor(&path, None).unwrap();
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    // The change that waits could be confirmed, if that were allowed.
+    let confirmed = server.unconfirmed();
+    let mut client = Client::connect(&path).unwrap();
+    for change in changes() {
+        assert!(!change.is_question(), "{change:?}");
+        let refused = client.send(&change).unwrap_err();
+        assert!(matches!(&refused, ClientError::Refused(text) if text.contains("only be asked")));
+    }
+    assert_eq!(setup.asked(), Vec::<String>::new());
+    assert!(confirmed.try_recv().is_err());
+    assert_eq!(client.version().unwrap(), Version::own());
+    assert_eq!(client.show().unwrap().router, "r1");
+    assert_eq!(client.flows(5_000_000, None).unwrap().len(), 1_000);
+    assert!(client.explain("10.0.0.1:5->10.0.1.1:80/udp", None).unwrap().contains("nothing"));
+    // The same requests do change something where they may.
+    let mut control = setup.client();
+    assert!(changes().iter().all(|change| control.send(change).is_ok()));
+    assert!(confirmed.try_recv().is_ok());
+    assert!(client.send(&Request::Confirm).is_err());
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn hundreds_of_idle_connections_to_the_monitoring_socket_leave_the_control_socket_free() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("sub/monitor.sock");
+    let mut server = setup.start();
+    server.monitor(&path, None).unwrap();
+    let crowd: Vec<UnixStream> = (0..400).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let mut client = setup.client();
+    for _ in 0..5 {
+        assert_eq!(client.show().unwrap().router, "r1");
+        client.set("wan", "module2", None, "false").unwrap();
+    }
+    drop(crowd);
+}
+
+#[test]
+fn endless_questions_at_the_monitoring_socket_are_cut_off_early() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("sub/monitor.sock");
+    let mut server = setup.start();
+    server.monitor(&path, None).unwrap();
+    let stream = UnixStream::connect(&path).unwrap();
+    let _ = (&stream).write_all(&vec![b'x'; 8_192]);
+    let mut line = String::new();
+    let _ = BufReader::new(&stream).read_line(&mut line);
+    assert!(line.is_empty() || line.contains("longer than 4096 bytes"), "{line}");
+}
+
+#[test]
+fn a_group_that_does_not_exist_is_named() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("sub/monitor.sock");
+    let mut server = setup.start();
+    let error = server.monitor(&path, Some("nobody-has-this-group")).unwrap_err();
+    assert!(error.to_string().contains("nobody-has-this-group"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    assert!(!path.exists());
+    // Its own group may always be given.
+    let own = rustix::process::getegid().as_raw().to_string();
+    server.monitor(&path, Some(&own)).unwrap();
+}
+
+/// Answers one line with another.
+fn answering(path: &std::path::Path, reply: &'static str) -> std::thread::JoinHandle<()> {
+    let socket = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = socket.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        assert!(line.contains("version"), "{line}");
+        (&stream).write_all(format!("{reply}\n").as_bytes()).unwrap();
+    })
+}
+
+#[test]
+fn routers_of_other_versions_are_refused_with_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let newer = r#"{"version":{"program":"9.8.7","protocol":77}}"#;
+    let older = r#"{"error":"not a request: unknown variant `version`, expected one of `show`"}"#;
+    for (name, reply, theirs) in [
+        ("newer", newer, "control protocol 77 (evenkeel 9.8.7)"),
+        ("older", older, "an older control protocol"),
+    ] {
+        let path = folder.path().join(name);
+        let router = answering(&path, reply);
+        let error = Client::connect(&path).unwrap().version().unwrap_err();
+        assert!(matches!(error, ClientError::OtherVersion { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(theirs) && text.contains(&Version::own().to_string()), "{text}");
+        router.join().unwrap();
+    }
 }
