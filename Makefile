@@ -41,6 +41,7 @@ soak: setup
 	@scripts/cluster-repeat.sh 5
 	@EVENKEEL_KILLS=600 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live f10_a_router_killed -- --nocapture --test-threads 1
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live shape::a_full_line -- --nocapture --test-threads 1
+	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live short_queues -- --nocapture --test-threads 1
 	@EVENKEEL_KILLED=100 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live killed_ -- --nocapture --test-threads 1
 	@EVENKEEL_CHAOS=$(CHAOS) EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live chaos -- --nocapture --test-threads 1
 

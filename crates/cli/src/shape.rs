@@ -1,7 +1,8 @@
 //! `evenkeel shape`: fair queues before and behind a slow line, in one command.
 
+use evenkeel_config::Attach;
 use evenkeel_config::RouterConfig;
-use evenkeel_config::tables::SHORT_QUEUES;
+use evenkeel_config::tables::short_queues;
 use evenkeel_core::BitRate;
 use evenkeel_core::link::{FramingConfig, Overhead};
 use evenkeel_core::settings::quantity::rate_text;
@@ -44,23 +45,21 @@ fn router_toml(args: &ShapeArgs) -> String {
     let name = quoted(interface);
     let ingress = quoted(&format!("{interface}-ingress"));
     let overhead = overhead_toml(&args.overhead);
-    let link = |port: &str, rate: BitRate| {
-        format!(
-            "[[link]]\nport = {port}\nrate = \"{}\"\n{overhead}discipline = {SHORT_QUEUES}\n",
-            rate_text(rate)
-        )
+    let link = |port: &str, rate: BitRate, attach: Attach| {
+        let (rate, discipline) = (rate_text(rate), short_queues(Some(attach)));
+        format!("[[link]]\nport = {port}\nrate = \"{rate}\"\n{overhead}discipline = {discipline}\n")
     };
     format!(
         "# evenkeel shape {interface} --down {down} --up {up}{}\n\n\
          [[port]]\nname = {name}\ninterface = {name}\n\
          # The kernel routes, filters and translates as before; only its queues are ours.\n\
          attach = \"inline\"\n\n\
-         # What leaves by the interface: every flow waits in a queue of its own that an AQM keeps \
-         short.\n{}\n\
+         # What leaves by the interface: hosts share it, and flows each host's part; every flow \
+         waits in a\n# queue of its own that an AQM keeps short.\n{}\n\
          # What arrives there.\n{}",
         overhead_argument(&args.overhead),
-        link(&name, args.up),
-        link(&ingress, args.down)
+        link(&name, args.up, Attach::InlineWire),
+        link(&ingress, args.down, Attach::InlineKernel)
     )
 }
 
@@ -94,14 +93,21 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser as _;
+    use evenkeel_config::LinkConfig;
+    use evenkeel_core::schedule::DisciplineConfig;
+    use evenkeel_core::schedule::pdrr::Fair;
 
-    fn config(arguments: &str) -> Result<RouterConfig, String> {
+    fn parsed(arguments: &str) -> Result<ShapeArgs, String> {
         let all = ["evenkeel", "shape"].into_iter().chain(arguments.split(' '));
         match Args::try_parse_from(all).map_err(|error| error.to_string())?.command {
-            Command::Shape(args) => RouterConfig::parse(&router_toml(&args), "evenkeel shape")
-                .map_err(|errors| errors.to_string()),
+            Command::Shape(args) => Ok(args),
             _ => unreachable!("shape was asked for"),
         }
+    }
+
+    fn config(arguments: &str) -> Result<RouterConfig, String> {
+        let text = router_toml(&parsed(arguments)?);
+        RouterConfig::parse(&text, "evenkeel shape").map_err(|errors| errors.to_string())
     }
 
     #[test]
@@ -112,7 +118,17 @@ mod tests {
         assert_eq!(config.ports[1].interface, "eku-eth0");
         let rates: Vec<_> = config.links.iter().map(|link| link.core.rate).collect();
         assert_eq!(rates, [Some(BitRate(800_000)), Some(BitRate::from_mbps(95))]);
-        assert!(config.links.iter().all(|link| link.discipline.name() == "pdrr"));
+        let by_host = |link: &LinkConfig| match &link.discipline {
+            DisciplineConfig::Pdrr(pdrr) => Some(pdrr.fair),
+            _ => None,
+        };
+        let fair: Vec<_> = config.links.iter().map(by_host).collect();
+        assert_eq!(fair, [Some(Fair::SourceFlow), Some(Fair::DestinationFlow)]);
+        // As a file has it that names no discipline.
+        let text = router_toml(&parsed("eth0 --down 95Mbit/s --up 800kbit/s").unwrap());
+        let named = |line: &&str| !line.starts_with("discipline");
+        let bare: Vec<_> = text.lines().filter(named).collect();
+        assert_eq!(RouterConfig::parse(&bare.join("\n"), "bare").unwrap(), config);
         assert_eq!((config.peer_of(0), config.peer_of(1)), (Some(1), Some(0)));
     }
 
@@ -138,10 +154,7 @@ mod tests {
     #[test]
     fn directions_that_are_worlds_apart_are_refused() {
         let said = |line: &str| {
-            let all = ["evenkeel", "shape"].into_iter().chain(line.split(' '));
-            let Command::Shape(args) = Args::try_parse_from(all).unwrap().command else {
-                unreachable!("shape was asked for")
-            };
+            let args = parsed(line).unwrap();
             shape(&args, Disciplines::default()).err().map(|failure| (failure.code, failure.text))
         };
         let (code, text) = said("eth0 --down 1Gbit/s --up 100kbit/s --print").unwrap();

@@ -13,7 +13,7 @@ use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
 use crate::model::{ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, RouterSection};
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
-use crate::tables::{self, SHORT_QUEUES};
+use crate::tables::{self, short_queues};
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::schedule::fifo::FifoConfig;
@@ -295,7 +295,9 @@ fn links_of(
     let mut by_port = HashMap::new();
     for fields in file.tables("link") {
         unique.check(reader, fields, "port");
-        let link = link_of(reader, fields, &class_names);
+        let named = fields.text("port");
+        let port = named.and_then(|name| ports.iter().find(|port| port.name == name));
+        let link = link_of(reader, fields, &class_names, port.map(PortConfig::attach));
         let Some(port) = fields.text("port") else { continue };
         if !port_names.contains(&port) {
             let message = format!("no port {port:?}; {}", suggest(port, &port_names));
@@ -317,15 +319,20 @@ fn unpaced(port: &str) -> Option<LinkConfig> {
     let text = format!("port = {}", toml::Value::from(port));
     let (table, mut reader) = parse_toml(&text, "");
     let fields = reader.table(&tables::LINK, &table, 0..0, "");
-    link_of(&mut reader, &fields, &[])
+    link_of(&mut reader, &fields, &[], None)
 }
 
-fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<LinkConfig> {
+fn link_of(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &[&str],
+    attach: Option<Attach>,
+) -> Option<LinkConfig> {
     let core: Link = settings_of(reader, fields, classes)?;
     let discipline = match fields.table("discipline") {
         Some(table) => from_fields(reader, table, classes)?,
         // Where packets wait for a line they wait in short queues. Elsewhere none waits for long.
-        None if core.slowest().is_some() => parse_discipline(SHORT_QUEUES, classes).ok()?,
+        None if core.slowest().is_some() => parse_discipline(short_queues(attach), classes).ok()?,
         None => DisciplineConfig::Fifo(FifoConfig::default()),
     };
     let control = match fields.table("control") {

@@ -4,6 +4,7 @@
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::schedule::DisciplineConfig;
 
+use crate::attach::Attach;
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::membership::MembershipSection;
@@ -117,13 +118,25 @@ const LINKS: Key = Key::optional(
 
 /// What short queues need: every flow its own, at most 50 ms of them, an AQM.
 macro_rules! short_queues {
-    () => {
-        "{ kind = \"pdrr\", buffer = 16384, max_delay = \"50ms\", aqm = \"cobalt\" }"
+    ($and:literal) => {
+        concat!(
+            "{ kind = \"pdrr\", buffer = 16384, max_delay = \"50ms\", aqm = \"cobalt\"",
+            $and,
+            " }"
+        )
     };
 }
 
-/// The discipline of a link that has a rate or a shaper, and names none.
-pub const SHORT_QUEUES: &str = short_queues!();
+/// The discipline of a link that has a rate or a shaper, and names none. Where the link knows on
+/// which side the hosts are, they share it, and within each its flows.
+#[must_use]
+pub const fn short_queues(attach: Option<Attach>) -> &'static str {
+    match attach {
+        Some(Attach::InlineWire) => short_queues!(", fair = \"source-flow\""),
+        Some(Attach::InlineKernel) => short_queues!(", fair = \"destination-flow\""),
+        Some(Attach::Route | Attach::Bridge) | None => short_queues!(""),
+    }
+}
 
 /// `[[link]]`.
 pub static LINK: Section = Section {
@@ -134,7 +147,12 @@ pub static LINK: Section = Section {
         Key::optional(
             "discipline",
             Kind::Variants(DISCIPLINES),
-            concat!("`", short_queues!(), "` with a rate or a shaper, else `{ kind = \"fifo\" }`"),
+            concat!(
+                "`",
+                short_queues!(""),
+                "` with a rate or a shaper, and where the port is inline `fair` by the hosts \
+                 behind it and their flows; else `{ kind = \"fifo\" }`"
+            ),
             "Which packet goes next, and which is dropped.",
         ),
         Key::optional(

@@ -112,9 +112,14 @@ impl Shaper {
 
     /// Starts what the command stands for, with these sections before it.
     pub(crate) fn start_with(&mut self, sections: &str, arguments: &str) {
+        self.start_file(arguments, |file| format!("{sections}\n{file}"));
+    }
+
+    /// Starts what the command stands for, changed.
+    pub(crate) fn start_file(&mut self, arguments: &str, change: impl Fn(&str) -> String) {
         let printed = self.command(&format!("{arguments} --print")).output().unwrap();
         let file = self.folder.path().join("router.toml");
-        std::fs::write(&file, format!("{sections}\n{}", text(&printed))).unwrap();
+        std::fs::write(&file, change(&text(&printed))).unwrap();
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command.arg("run").arg(file).args(self.places());

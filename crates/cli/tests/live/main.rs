@@ -14,5 +14,6 @@ mod privileges;
 mod run;
 mod shape;
 mod shape_refused;
+mod short_queues;
 mod tagged;
 mod worlds;

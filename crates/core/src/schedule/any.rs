@@ -368,6 +368,8 @@ disciplines! {
     Afan: super::afan::AfanConfig, shared as AfanPart: SharedFlows;
     /// Strict priority.
     Priority: super::priority::PriorityConfig;
+    /// Quick fair queueing.
+    Qfq: super::qfq::QfqConfig;
     /// Deficit round robin.
     Drr: super::drr::DrrConfig;
     /// CoDel.

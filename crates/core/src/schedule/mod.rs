@@ -19,6 +19,7 @@ mod longest;
 pub mod pdrr;
 pub mod pfq;
 pub mod priority;
+pub mod qfq;
 pub mod shared;
 pub mod shared_flows;
 mod slab;

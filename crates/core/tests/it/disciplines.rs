@@ -14,6 +14,7 @@ use evenkeel_core::schedule::lct::{self, Lct, LctConfig, MultiBacklog};
 use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
+use evenkeel_core::schedule::qfq::{Qfq, QfqConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Discipline, DisciplineConfig, Treated, Wake};
 use evenkeel_core::settings::{Change, ChangeTime, Key, Kind, PerClass, SettingError, Value};
@@ -191,6 +192,18 @@ proptest! {
     }
 
     #[test]
+    fn qfq_keeps_the_contract(
+        weights in prop::collection::vec(1u32..=10_000, 1..9),
+        limit in 1u32..20,
+        ops in ops(200),
+    ) {
+        let classes = weights.len() as u16;
+        let own: Vec<_> = weights.into_iter().map(Weight).collect();
+        let weight = PerClass::new(own, Weight(100));
+        run(Qfq::new(QfqConfig { weight, limit, classes }).unwrap(), ops);
+    }
+
+    #[test]
     fn fifo_keeps_the_contract(limit in 1u32..20, ops in ops(200)) {
         run(Fifo::new(FifoConfig::packets(limit)).unwrap(), ops);
     }
@@ -353,6 +366,7 @@ fn every_setting_takes_its_range_and_nothing_else() {
     check_settings(&AfanConfig { flows, ..AfanConfig::default() }, 1);
     let level = PerClass::new(vec![0, 1, 2, 3], 0);
     check_settings(&PriorityConfig { level, ..PriorityConfig::default() }, 4);
+    check_settings(&QfqConfig::default(), 4);
     check_settings(&DrrConfig { queues: 8, ..DrrConfig::default() }, 1);
     check_settings(&CodelConfig::default(), 1);
     check_settings(&FqCodelConfig { queues: 8, ..FqCodelConfig::default() }, 1);
@@ -367,6 +381,7 @@ fn configurations_out_of_range_are_refused() {
     check_build(&PdrrConfig::default());
     check_build(&AfanConfig::default());
     check_build(&PriorityConfig::default());
+    check_build(&QfqConfig::default());
     check_build(&DrrConfig::default());
     check_build(&CodelConfig::default());
     check_build(&FqCodelConfig::default());

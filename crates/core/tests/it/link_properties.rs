@@ -17,6 +17,7 @@ use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::PriorityConfig;
+use evenkeel_core::schedule::qfq::QfqConfig;
 use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::Change;
@@ -112,6 +113,10 @@ fn baseline(limit: u32, which: u8) -> Discipline {
             let rest = FqCodelConfig::default();
             DisciplineConfig::FqCodel(FqCodelConfig { queues, buffer, aqm, ..rest })
         }
+        3 => {
+            let weight = PerClass::new([1, 30, 100, 1_000].map(Weight).to_vec(), Weight(100));
+            DisciplineConfig::Qfq(QfqConfig { weight, limit, classes: CLASSES })
+        }
         _ => {
             let level = PerClass::new(vec![1, 0, 1, 2], 0);
             DisciplineConfig::Priority(PriorityConfig { level, limit, classes: CLASSES })
@@ -142,7 +147,7 @@ fn discipline() -> impl Strategy<Value = Discipline> {
             }
         });
     prop_oneof![
-        (1u32..30, 0u8..4).prop_map(|(limit, which)| baseline(limit, which)),
+        (1u32..30, 0u8..5).prop_map(|(limit, which)| baseline(limit, which)),
         (1u32..30).prop_map(Discipline::Fifo),
         (1u32..30).prop_map(Discipline::Pfq),
         (1u32..30, x_delay()).prop_map(|(limit, linger)| Discipline::Pdrr(limit, linger)),

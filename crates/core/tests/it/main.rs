@@ -26,6 +26,7 @@ mod no_alloc;
 mod papers;
 mod pfq_model;
 mod pfq_overflow;
+mod qfq;
 mod shared;
 mod shared_flows;
 mod wfq_altq;

@@ -19,6 +19,7 @@ use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::PriorityConfig;
+use evenkeel_core::schedule::qfq::QfqConfig;
 use evenkeel_core::schedule::wfq_altq::WfqAltq;
 use evenkeel_core::settings::Change;
 use evenkeel_core::shape::ShaperConfig;
@@ -54,6 +55,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
         link.set_rate(Some(BitRate::from_mbps(100)));
         discipline.build_part(1, Arc::new(link), 1).unwrap()
     };
+    let weight = PerClass::new(vec![Weight(100); 4], Weight(100));
     let disciplines = [
         shared(DisciplineConfig::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
         shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
@@ -65,6 +67,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         AnyScheduler::Fifo(Fifo::new(FifoConfig::packets(200)).unwrap()),
         DisciplineConfig::Priority(PriorityConfig::default()).build(4).unwrap(),
+        DisciplineConfig::Qfq(QfqConfig { weight, ..QfqConfig::default() }).build(4).unwrap(),
         DisciplineConfig::Drr(DrrConfig { buffer: 200, ..DrrConfig::default() }).build(1).unwrap(),
         DisciplineConfig::Codel(CodelConfig::default()).build(1).unwrap(),
         DisciplineConfig::FqCodel(FqCodelConfig { buffer: 200, ..FqCodelConfig::default() })

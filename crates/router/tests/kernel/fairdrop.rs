@@ -234,16 +234,22 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
     sender.join().unwrap();
 }
 
-/// Light and heavy have the same cycles, and small flows lose nothing.
-fn fair(sharing: Sharing) -> impl Fn(&Done) -> bool {
+/// Light and heavy have the same cycles within `tolerance`, and small flows lose nothing.
+fn fair(sharing: Sharing, tolerance: f64) -> impl Fn(&Done) -> bool {
     move |done| {
-        (0.95..1.05).contains(&done.heavy_to_light(sharing)) && done.small_refused() < 0.01
+        let off = (done.heavy_to_light(sharing) - 1.0).abs();
+        off <= tolerance && done.small_refused() < 0.01
     }
 }
 
+/// What one worker keeps.
+const ALONE: f64 = 0.05;
+/// What each of two keeps, whose cores do all else of the machine, too.
+const OF_TWO: f64 = 0.1;
+
 #[test]
 fn small_flows_do_not_void_fairdrop() {
-    in_overload("fairdrop_small", 1, Sharing::Flows, fair(Sharing::Flows));
+    in_overload("fairdrop_small", 1, Sharing::Flows, fair(Sharing::Flows, ALONE));
 }
 
 #[test]
@@ -255,15 +261,15 @@ fn without_fairdrop_heavy_flows_take_the_core() {
 
 #[test]
 fn each_of_two_workers_shares_out_its_core() {
-    in_overload("fairdrop_two", 2, Sharing::Flows, fair(Sharing::Flows));
+    in_overload("fairdrop_two", 2, Sharing::Flows, fair(Sharing::Flows, OF_TWO));
 }
 
 #[test]
 fn classes_share_a_core_whatever_the_number_of_their_flows() {
-    in_overload("fairdrop_class", 1, Sharing::Classes, fair(Sharing::Classes));
+    in_overload("fairdrop_class", 1, Sharing::Classes, fair(Sharing::Classes, ALONE));
 }
 
 #[test]
 fn classes_share_the_core_of_each_of_two_workers() {
-    in_overload("fairdrop_groups", 2, Sharing::Classes, fair(Sharing::Classes));
+    in_overload("fairdrop_groups", 2, Sharing::Classes, fair(Sharing::Classes, OF_TWO));
 }

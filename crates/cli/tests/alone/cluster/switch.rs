@@ -103,7 +103,7 @@ fn whatever_happens_at_the_switch_nothing_is_sent_unscheduled_and_shares_hold() 
     std::thread::scope(|scope| {
         let attack = scope.spawn(|| stranger.send(&recorded, Duration::from_millis(2_200)));
         std::thread::sleep(Duration::from_millis(100));
-        cluster.assert_scheduled("recorded frames of a dead master", 0.6);
+        cluster.assert_two_scheduled("recorded frames of a dead master");
         attack.join().unwrap();
     });
     assert_eq!(cluster.show("f3")["cluster"]["master"], 2);
@@ -114,7 +114,7 @@ fn whatever_happens_at_the_switch_nothing_is_sent_unscheduled_and_shares_hold() 
     cluster.start("f1", &forwarder(1, 7, ""));
     eventually("it is named", || cluster.log("f2").contains("node 1 has another configuration"));
     std::thread::sleep(Duration::from_millis(1_500));
-    cluster.assert_scheduled("another configuration", 0.6);
+    cluster.assert_two_scheduled("another configuration");
     let named = cluster.log("f2").matches("node 1 has another configuration").count();
     assert_eq!(named, 1, "{}", cluster.log("f2"));
     cluster.kill("f1");
@@ -125,7 +125,7 @@ fn whatever_happens_at_the_switch_nothing_is_sent_unscheduled_and_shares_hold() 
     cluster.net.ip("sw", "link set f3 nomaster");
     eventually("the balancer has heard it", || cluster.health(3) == "silent");
     std::thread::sleep(Duration::from_millis(100));
-    cluster.assert_scheduled("split", 0.6);
+    cluster.assert_two_scheduled("split");
     let lost = |cluster: &Cluster| cluster.log("f2").matches("node 3 is silent").count();
     assert_eq!(lost(&cluster), 1, "{}", cluster.log("f2"));
     cluster.net.ip("sw", "link set f3 master br0");

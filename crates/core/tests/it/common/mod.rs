@@ -21,6 +21,7 @@ use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::pdrr::Pdrr;
 use evenkeel_core::schedule::pfq::Pfq;
 use evenkeel_core::schedule::priority::Priority;
+use evenkeel_core::schedule::qfq::Qfq;
 use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq};
 use evenkeel_core::schedule::{Backlog, Treated, Wake};
 use evenkeel_core::settings::{Change, SettingError};
@@ -260,19 +261,24 @@ macro_rules! subject_of_one_queue {
 }
 subject_of_one_queue!(Fifo false, Codel true);
 
-/// With a level for each class.
-impl Subject for Priority<TestPacket> {
-    fn queue_of(&self, packet: &TestPacket) -> usize {
-        let classes = usize::from(self.config().classes);
-        Some(packet.class.index()).filter(|class| *class < classes).unwrap_or(0)
-    }
-    fn work_conserving(&self) -> bool {
-        true
-    }
-    fn by_class(&self) -> bool {
-        true
-    }
+macro_rules! subject_by_class {
+    ($($name:ident),+) => {$(
+        impl Subject for $name<TestPacket> {
+            fn queue_of(&self, packet: &TestPacket) -> usize {
+                let classes = usize::from(self.config().classes);
+                Some(packet.class.index()).filter(|class| *class < classes).unwrap_or(0)
+            }
+            fn work_conserving(&self) -> bool {
+                true
+            }
+            fn by_class(&self) -> bool {
+                true
+            }
+        }
+    )+};
 }
+// Priority with a level for each class.
+subject_by_class!(Priority, Qfq);
 
 impl Subject for WfqAltq<TestPacket> {
     fn queue_of(&self, packet: &TestPacket) -> usize {
