@@ -4,13 +4,14 @@ CARGO ?= cargo
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1800
 
-.PHONY: help setup build run test soak harden sbom fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak page harden sbom fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster, five times what can happen to one, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
+	@echo "make page   the live page in a Chromium, over a router under load; screenshots go to out/page (needs root)"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
@@ -44,6 +45,11 @@ soak: setup
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live short_queues -- --nocapture --test-threads 1
 	@EVENKEEL_KILLED=100 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live killed_ -- --nocapture --test-threads 1
 	@EVENKEEL_CHAOS=$(CHAOS) EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live chaos -- --nocapture --test-threads 1
+
+page:
+	@scripts/setup.sh page
+	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
+	@scripts/page.py
 
 harden:
 	@scripts/harden.sh $(or $(SECONDS_EACH),60)

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing, and nothing else. Without root it names them.
 #   setup.sh demo    what `make run` needs: a linker, and the tools that make the demo's network
 #   setup.sh test    that, and what the tests need besides (the default)
+#   setup.sh page    what `make page` needs: a browser
 #   setup.sh bench   that, and what only the comparisons with ns-3 and DPDK need
 set -euo pipefail
 
@@ -40,11 +41,19 @@ bench=(
   libdpdk-dev       # what bench/rte_sched is built with
   libns3-dev        # what bench/ns3 is built with
 )
+page=(
+  chromium          # opens the live page
+  chromium-driver   # tells it what to do
+  fonts-dejavu-core
+  iperf3            # traffic to look at
+  python3-selenium
+)
 case "${1:-test}" in
   demo) packages=("${demo[@]}") ;;
   test) packages=("${demo[@]}" "${test[@]}") ;;
+  page) packages=("${demo[@]}" "${page[@]}") ;;
   bench) packages=("${demo[@]}" "${test[@]}" "${bench[@]}") ;;
-  *) echo "usage: scripts/setup.sh [demo|test|bench]" >&2; exit 2 ;;
+  *) echo "usage: scripts/setup.sh [demo|test|page|bench]" >&2; exit 2 ;;
 esac
 
 if ! command -v cargo >/dev/null; then

@@ -11,6 +11,8 @@ use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
 
 use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
+use crate::serve::ServeArgs;
+use crate::top::TopArgs;
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
 #[derive(Debug, Parser)]
@@ -35,6 +37,10 @@ pub(crate) enum Command {
     Shape(ShapeArgs),
     /// Check a router.toml and say what it means.
     Check(CheckArgs),
+    /// Show links and classes with rates, delays and drops; one table where no terminal is.
+    Top(TopArgs),
+    /// Offer what routers count over HTTP: metrics for Prometheus, JSON and a live page.
+    Serve(ServeArgs),
     /// Ask or change a running router.
     Ctl(CtlArgs),
     /// Forwarders and balancers of a cluster.
@@ -285,7 +291,7 @@ pub(crate) enum CtlCommand {
         #[arg(required = true, num_args = 1..=2, value_names = ["CLASS", "VALUE"])]
         class_and_value: Vec<String>,
     },
-    /// QoStat: one row per class and interval.
+    /// QoStat: one row per class and interval; on a terminal a table with rates.
     Watch {
         /// How often to read the counters: 1s, 200ms.
         #[arg(long, default_value = "1s", value_parser = interval)]

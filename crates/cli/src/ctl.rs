@@ -1,7 +1,7 @@
 //! `evenkeel ctl`: a running router asked and changed.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
@@ -20,6 +20,7 @@ use crate::check::read;
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::out::{closed, print, print_json};
+use crate::top;
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
@@ -73,6 +74,10 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         }),
         CtlCommand::Confirm => change(&Request::Confirm),
+        // Who watches on a terminal wants rates; files and programs get the columns.
+        CtlCommand::Watch { interval, count, link } if !args.json && io::stdout().is_terminal() => {
+            top::tables(&args.socket, *interval, *count, link.as_deref())
+        }
         CtlCommand::Watch { interval, count, link } => {
             let format = if args.json { Format::Json } else { Format::Csv };
             let mut client = connect()?;

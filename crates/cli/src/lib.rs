@@ -29,9 +29,11 @@ mod report;
 mod run;
 mod runs;
 mod scenario;
+mod serve;
 mod shape;
 mod sim;
 mod sweep;
+mod top;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -50,6 +52,8 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Run(args) => run::run(&args, disciplines),
         Command::Shape(args) => shape::shape(&args, disciplines),
         Command::Check(args) => check::check(&args, &disciplines),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Top(args) => top::top(&args),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {
             cluster::leave(&file, netns.as_deref(), &disciplines)

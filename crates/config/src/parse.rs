@@ -33,6 +33,14 @@ pub enum PortSource<'a> {
     Given(&'a [PortConfig]),
 }
 
+/// Two sockets cannot be at one place.
+fn check_monitor(reader: &mut Reader, section: &Fields, router: &RouterSection) {
+    if router.monitor.as_ref() == Some(&router.control) {
+        let message = "it is the path of `control` too: give it one of its own";
+        reader.fail_at(section, "monitor", message);
+    }
+}
+
 /// The name of the class of a router whose file has none.
 const ONLY_CLASS: &str = "default";
 
@@ -108,10 +116,7 @@ pub fn router_from_table(
         reader.fail_at(section, "buffer_size", message);
     }
     check_realtime(reader, section, router.realtime, router.mode);
-    if router.monitor.as_ref() == Some(&router.control) {
-        let message = "it is the path of `control` too: give it one of its own";
-        reader.fail_at(section, "monitor", message);
-    }
+    check_monitor(reader, section, &router);
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let fairdrop = match fields.table("fairdrop") {
         Some(table) => Some(fairdrop_of(reader, table, &names)?),

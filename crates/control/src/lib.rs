@@ -4,6 +4,7 @@
 //! - [`server`] answers requests with a router's [`Handle`](evenkeel_router::Handle).
 //! - [`client`] asks, from another process.
 //! - [`watch`] is QoStat: one row per class and interval, as CSV or JSON lines.
+//! - [`rates`] makes of a window what people watch.
 //! - [`script`] applies changes at given times.
 // What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
@@ -13,6 +14,7 @@ pub mod client;
 mod confirm;
 mod listen;
 pub mod protocol;
+pub mod rates;
 pub mod script;
 pub mod server;
 pub mod watch;

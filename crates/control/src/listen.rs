@@ -14,12 +14,72 @@ use std::time::{Duration, Instant};
 
 use evenkeel_router::lock;
 use nix::unistd::{Gid, Group};
+use thiserror::Error;
 
 use crate::protocol::Answer;
-use crate::server::{IDLE, MAX_CLIENTS, ServerError};
 
+/// Clients served at the same time, of each socket; further ones are told so and hung up on.
+pub const MAX_CLIENTS: usize = 32;
+/// A client that has asked nothing for so long gives its place to another that comes.
+pub const IDLE: Duration = Duration::from_secs(10);
 /// How long a client may take to read its answer.
 const WRITE: Duration = Duration::from_secs(5);
+
+/// Why the server did not start.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// Another router listens there.
+    #[error("another router already listens at {path}: stop it, or give this one its own \
+             socket", path = .0.display())]
+    InUse(PathBuf),
+    /// There is something there that is not a socket.
+    #[error("{path} is not a socket: remove it, or choose another path", path = .0.display())]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("cannot listen at {path}: {source}", path = path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no such group.
+    #[error(
+        "there is no group {0:?}: make it (groupadd --system {0}), or name another as \
+             monitor_group"
+    )]
+    NoSuchGroup(String),
+    /// The socket may not be given to the group.
+    #[error("cannot give {path} to the group {group}: {source}; the router's user must be in it \
+             (SupplementaryGroups= of its unit) or be root", path = path.display())]
+    Group {
+        /// The socket.
+        path: PathBuf,
+        /// The group.
+        group: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ServerError {
+    /// The exit code a command should end with: 3 where permission is missing, else 2.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Io { source, .. } | Self::Group { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                3
+            }
+            Self::Io { .. }
+            | Self::Group { .. }
+            | Self::NoSuchGroup(_)
+            | Self::InUse(_)
+            | Self::NotASocket(_) => 2,
+        }
+    }
+}
 
 /// What answers a line.
 pub(crate) type Answering = dyn Fn(&[u8]) -> Answer + Send + Sync;

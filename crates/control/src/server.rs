@@ -2,8 +2,7 @@
 //! nothing at a second one, for monitoring.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -18,13 +17,10 @@ use evenkeel_settings::{Diagnostics, key_line};
 use thiserror::Error;
 
 use crate::confirm::{self, Applied, ConfirmError, names};
+pub use crate::listen::{IDLE, MAX_CLIENTS, ServerError};
 use crate::listen::{Kind, Listener};
 use crate::protocol::{Answer, MAX_LINE, Request, Version};
 
-/// Clients served at the same time, of each socket; further ones are told so and hung up on.
-pub const MAX_CLIENTS: usize = 32;
-/// A client that has asked nothing for so long gives its place to another that comes.
-pub const IDLE: Duration = Duration::from_secs(10);
 /// Longest request at the monitoring socket, bytes.
 const MAX_QUESTION: u64 = 4_096;
 /// Between two questions that the monitoring socket asks the workers, however many clients ask:
@@ -48,62 +44,6 @@ pub trait Target: Send + Sync + 'static {
 impl Target for evenkeel_router::Handle {
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
         Self::send(self, command)
-    }
-}
-
-/// Why the server did not start.
-#[derive(Debug, Error)]
-pub enum ServerError {
-    /// Another router listens there.
-    #[error("another router already listens at {path}: stop it, or give this one its own \
-             socket", path = .0.display())]
-    InUse(PathBuf),
-    /// There is something there that is not a socket.
-    #[error("{path} is not a socket: remove it, or choose another path", path = .0.display())]
-    NotASocket(PathBuf),
-    /// The system refused.
-    #[error("cannot listen at {path}: {source}", path = path.display())]
-    Io {
-        /// The socket.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// There is no such group.
-    #[error(
-        "there is no group {0:?}: make it (groupadd --system {0}), or name another as \
-             monitor_group"
-    )]
-    NoSuchGroup(String),
-    /// The socket may not be given to the group.
-    #[error("cannot give {path} to the group {group}: {source}; the router's user must be in it \
-             (SupplementaryGroups= of its unit) or be root", path = path.display())]
-    Group {
-        /// The socket.
-        path: PathBuf,
-        /// The group.
-        group: String,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl ServerError {
-    /// The exit code a command should end with: 3 where permission is missing, else 2.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Io { source, .. } | Self::Group { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                3
-            }
-            Self::Io { .. }
-            | Self::Group { .. }
-            | Self::NoSuchGroup(_)
-            | Self::InUse(_)
-            | Self::NotASocket(_) => 2,
-        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! `ctl` against a control socket whose router is a stand-in.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_control::{Server, Target};
@@ -186,4 +189,68 @@ fn help_reference_and_schema_name_what_changes_live() {
         assert!(live.contains(&format!("| `{name}` |")), "{name} in:\n{live}");
         assert!(schema.contains(&format!("\"{name}\":")), "{name} in the schema");
     }
+}
+
+#[test]
+fn top_prints_one_table_where_no_terminal_is() {
+    let setup = Setup::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["top", "--interval", "200ms", "--socket"])
+        .arg(setup.folder.path().join("s"))
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = text(&output);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert_eq!(rows[0][..3], ["link", "class", "sent"]);
+    assert_eq!(
+        (rows[1][..2].join(" "), rows[2][..2].join(" ")),
+        ("wan (lct)".into(), "wan rest".into())
+    );
+    assert!(text.contains("100 us"), "{text}");
+    let gone = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["top", "--socket", "/nowhere/there.sock"])
+        .output()
+        .unwrap();
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8(gone.stderr).unwrap().contains("no router listens at /nowhere"));
+}
+
+#[test]
+fn serve_says_where_and_serves_what_the_router_counts() {
+    let setup = Setup::new();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .arg(format!("r1={}", setup.folder.path().join("s").display()))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let said = lines.find_map(|line| {
+        let line = line.unwrap();
+        Some(line.strip_prefix("serving http://")?.split('/').next()?.to_owned())
+    });
+    let address = said.expect("it says where");
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !ask("/metrics").contains("evenkeel_up{router=\"r1\"} 1.0") {
+        assert!(Instant::now() < end, "{}", ask("/metrics"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(ask("/").contains("<title>Evenkeel</title>"));
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    let bad = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["serve", "a=/x", "a=/y"])
+        .output()
+        .unwrap();
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(String::from_utf8(bad.stderr).unwrap().contains("two routers are called a"));
 }

@@ -1,0 +1,232 @@
+//! What is answered at which path. Everything is read; nothing can be changed.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, Request, State as Shared};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::accept::MAX_STREAMS;
+use crate::metrics;
+use crate::state::State;
+
+/// Windows that are told at most, the last hour of them.
+const MAX_WINDOWS: usize = 3_600;
+
+/// What answers share.
+#[derive(Clone)]
+struct Served {
+    state: Arc<State>,
+    streams: Arc<Semaphore>,
+    hosts: Arc<[String]>,
+}
+
+/// The page and what it needs: all of it in the program, nothing from elsewhere.
+const FILES: [(&str, &str, &str); 6] = [
+    ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("../page/page.js")),
+    ("/uPlot.js", "text/javascript; charset=utf-8", include_str!("../page/uPlot.iife.min.js")),
+    ("/uPlot.css", "text/css; charset=utf-8", include_str!("../page/uPlot.min.css")),
+    ("/uPlot.LICENSE", "text/plain; charset=utf-8", include_str!("../page/uPlot.LICENSE")),
+];
+
+/// Scripts and data from here alone: also a name that came over a socket could start nothing.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>) -> Router {
+    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    let served = Served { state, streams, hosts: hosts.into() };
+    let mut routes = Router::new();
+    for (path, kind, text) in FILES {
+        routes =
+            routes.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    routes
+        .route("/metrics", get(all_metrics))
+        .route("/api/v1/openapi.json", get(openapi))
+        .route("/api/v1/routers", get(routers))
+        .route("/api/v1/routers/{router}/state", get(state_of))
+        .route("/api/v1/routers/{router}/windows", get(windows))
+        .route("/api/v1/routers/{router}/marks", get(marks))
+        .route("/api/v1/events", get(events))
+        .fallback(|| async { failed(StatusCode::NOT_FOUND, "there is nothing at this path") })
+        .layer(middleware::from_fn_with_state(served.clone(), guard))
+        .with_state(served)
+}
+
+fn failed(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}
+
+/// Refuses names that are not ours, and puts on every answer what browsers should know.
+async fn guard(Shared(served): Shared<Served>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let mut response = if host.is_some_and(|host| is_ours(host, &served.hosts)) {
+        next.run(request).await
+    } else {
+        let text = "this name is not known here: use the address, or allow the name with --host";
+        failed(StatusCode::MISDIRECTED_REQUEST, text)
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Also the page: it must fit the program that it came from.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Whether the name in a request means this machine: an address, `localhost` or a name that was
+/// allowed. A page from elsewhere can have its own name point here, but not an address.
+fn is_ours(host: &str, hosts: &[String]) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    is_address(name)
+        || is_address(host)
+        || name.eq_ignore_ascii_case("localhost")
+        || hosts.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+async fn all_metrics(Shared(served): Shared<Served>) -> Response {
+    match metrics::text(served.state) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn openapi() -> Response {
+    let text = include_str!("openapi.json");
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+async fn routers(Shared(served): Shared<Served>) -> Json<Value> {
+    let router = |router: &crate::state::Router| {
+        let (status, name, restarts) = router.read(|seen| {
+            let name = seen.snapshot.as_ref().map(|snapshot| snapshot.router.clone());
+            (seen.status.clone(), name, seen.restarts)
+        });
+        let mut told = json!({
+            "router": router.watched.name, "name": name, "restarts": restarts,
+        });
+        if let (Value::Object(told), Ok(Value::Object(status))) =
+            (&mut told, serde_json::to_value(&status))
+        {
+            told.extend(status);
+        }
+        told
+    };
+    let interval_s = served.state.interval.as_secs_f64();
+    let routers: Vec<Value> = served.state.routers.iter().map(router).collect();
+    Json(json!({ "interval_s": interval_s, "routers": routers }))
+}
+
+fn no_such_router() -> Response {
+    failed(StatusCode::NOT_FOUND, "no router of this name: /api/v1/routers lists them")
+}
+
+async fn state_of(Shared(served): Shared<Served>, Path(name): Path<String>) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    match router.read(|seen| seen.snapshot.clone()) {
+        Some(snapshot) => Json(&*snapshot).into_response(),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, "this router has not answered yet"),
+    }
+}
+
+/// Which windows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Last {
+    /// The last so many.
+    #[serde(default = "some")]
+    last: usize,
+}
+
+fn some() -> usize {
+    300
+}
+
+async fn windows(
+    Shared(served): Shared<Served>,
+    Path(name): Path<String>,
+    Query(Last { last }): Query<Last>,
+) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let last = last.min(MAX_WINDOWS);
+    let windows: Vec<_> = router.read(|seen| {
+        let from = seen.windows.len().saturating_sub(last);
+        seen.windows.range(from..).cloned().collect()
+    });
+    let windows: Vec<&_> = windows.iter().map(|window| &**window).collect();
+    Json(json!({ "router": name, "windows": windows })).into_response()
+}
+
+async fn marks(Shared(served): Shared<Served>, Path(name): Path<String>) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let marks: Vec<_> = router.read(|seen| seen.marks.iter().cloned().collect());
+    Json(json!({ "router": name, "marks": marks })).into_response()
+}
+
+async fn events(Shared(served): Shared<Served>) -> Response {
+    let Ok(place) = Arc::clone(&served.streams).try_acquire_owned() else {
+        return failed(StatusCode::SERVICE_UNAVAILABLE, "too many event streams: try again later");
+    };
+    let start: (_, OwnedSemaphorePermit) = (served.state.events(), place);
+    let events = stream::unfold(start, |(mut events, place)| async move {
+        loop {
+            match events.recv().await {
+                Ok(event) => {
+                    let told = Event::default().event(event.kind).data(&event.text);
+                    return Some((Ok::<_, Infallible>(told), (events, place)));
+                }
+                // It was too slow, and goes on with what is there now.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_strangers_are_not_ours() {
+        let hosts = ["router.lan".to_owned()];
+        for ours in
+            ["127.0.0.1", "127.0.0.1:7717", "[::1]:7717", "::1", "localhost:80", "Router.LAN"]
+        {
+            assert!(is_ours(ours, &hosts), "{ours}");
+        }
+        for other in ["example.org", "evil.example:7717", "router.lan.example", "", "[", "1.2.3"] {
+            assert!(!is_ours(other, &hosts), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_from_elsewhere_and_is_small() {
+        let size: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
+        assert!(size <= 300 << 10, "{size} bytes");
+        for (path, _, text) in &FILES[..3] {
+            assert!(!text.contains("//cdn") && !text.contains("src=\"http"), "{path}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What routers count, over HTTP: Prometheus metrics, JSON, an event stream and a live page.
+//!
+//! A process of its own. It reads control sockets, best those for monitoring (`[router] monitor`),
+//! and can change nothing: it sends no request that is not a question. Nothing of this crate runs
+//! in a router's process; nothing asynchronous is below a router's crates (scripts/test.sh).
+//!
+//! - `watch`: a thread per router reads its counters each interval, and finds it again after it was
+//!   restarted.
+//! - `state`: what was read last, the windows of the last hour, and what was seen to change.
+//! - `metrics`: the counters of all routers as OpenMetrics, named by their declarations.
+//! - `http`, `accept`: the routes, and the bounds for slow, many and hostile clients.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod http;
+mod metrics;
+mod options;
+mod state;
+mod watch;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+
+pub use accept::{HEADERS_WITHIN, MAX_CONNECTIONS, MAX_STREAMS};
+use options::check_names;
+pub use options::{HISTORY, LISTEN, Options, ServeError, Watched};
+use state::State;
+
+/// A server that runs. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and watches the routers, whether or not they are there yet.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn start(options: Options) -> Result<Self, ServeError> {
+        check_names(&options.routers)?;
+        let failed = |source| ServeError::Listen { address: options.listen, source };
+        let socket = TcpListener::bind(options.listen).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let state = Arc::new(State::new(&options.routers, options.interval));
+        for at in 0..options.routers.len() {
+            let state = Arc::clone(&state);
+            thread::Builder::new()
+                .name(format!("watch-{at}"))
+                .spawn(move || watch::watch(&state, at))?;
+        }
+        // One thread does: answers are short, and the routers' sockets are read elsewhere.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let routes = http::routes(Arc::clone(&state), options.hosts);
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    never = accept::accept(socket, routes) => match never {},
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns when it has ended, which it does not by itself.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.stop();
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

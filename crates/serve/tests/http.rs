@@ -1,0 +1,424 @@
+//! `evenkeel serve` over real sockets, with a stand-in for the router.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_config::RouterConfig;
+use evenkeel_control::{Server as Control, Target, Version};
+use evenkeel_core::Bytes;
+use evenkeel_core::measure::ClassCounters;
+use evenkeel_router::snapshot::{
+    AdmissionSnapshot, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot,
+};
+use evenkeel_router::{Command, CommandError, Reply};
+use evenkeel_serve::{HEADERS_WITHIN, MAX_CONNECTIONS, Options, ServeError, Server, Watched};
+use serde_json::Value;
+
+const CONFIG: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Every time it is asked, a second has passed and 1000 packets more have left. Notes all else.
+#[derive(Default)]
+struct Ticking {
+    asked: Mutex<u64>,
+    changes: Mutex<Vec<String>>,
+}
+
+impl Target for Ticking {
+    fn send(&self, command: Command) -> Result<Reply, CommandError> {
+        if !matches!(command, Command::Show) {
+            self.changes.lock().unwrap().push(format!("{command:?}"));
+            return Ok(Reply::Done);
+        }
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        Ok(Reply::Snapshot(Box::new(snapshot(*asked))))
+    }
+}
+
+fn snapshot(second: u64) -> Snapshot {
+    let packets = second * 1_000;
+    let class = ClassSnapshot {
+        name: "rest".into(),
+        counts: ClassCounters {
+            in_packets: packets,
+            out_packets: packets,
+            ..ClassCounters::of_sent(packets, Bytes(packets * 1_000))
+        },
+        dropped: [("queue_full".to_owned(), second)].into(),
+        delay_sum_ns: packets * 100_000,
+        delay_max_ns: 100_000,
+        delay_buckets: vec![(98_304, packets)],
+        ..ClassSnapshot::default()
+    };
+    let admission = AdmissionSnapshot {
+        refused: [("admission_fair_rate".to_owned(), second)].into(),
+        ..AdmissionSnapshot::default()
+    };
+    let link = LinkSnapshot {
+        port: "wan".into(),
+        discipline: "pdrr".into(),
+        rate_bps: Some(10_000_000),
+        admission: Some(admission),
+        classes: vec![class],
+        ..LinkSnapshot::default()
+    };
+    let port = PortSnapshot {
+        name: "wan".into(),
+        up: true,
+        dropped: [("no_route".to_owned(), second)].into(),
+        ..PortSnapshot::default()
+    };
+    let time_ns = second * 1_000_000_000;
+    Snapshot {
+        time_ns,
+        uptime_ns: time_ns,
+        router: "r1".into(),
+        ports: vec![port],
+        links: vec![link],
+        ..Snapshot::default()
+    }
+}
+
+struct Setup {
+    folder: tempfile::TempDir,
+    target: Arc<Ticking>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), target: Arc::default() }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("monitor.sock")
+    }
+
+    /// The router, which is asked at its monitoring socket.
+    fn router(&self) -> Control {
+        let config = RouterConfig::parse(CONFIG, "router.toml").unwrap();
+        let path = self.folder.path().join("control.sock");
+        let mut control = Control::start(&path, &config, Arc::clone(&self.target)).unwrap();
+        control.monitor(&self.socket(), None).unwrap();
+        control
+    }
+
+    fn serve(&self) -> Server {
+        Server::start(options(vec![watched("edge", &self.socket())])).unwrap()
+    }
+}
+
+fn watched(name: &str, socket: &Path) -> Watched {
+    Watched { name: name.to_owned(), socket: socket.to_owned() }
+}
+
+fn options(routers: Vec<Watched>) -> Options {
+    Options {
+        routers,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        interval: Duration::from_millis(200),
+        hosts: vec!["router.lan".to_owned()],
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends bytes as they are; the status and everything that comes back.
+fn raw(address: SocketAddr, request: &[u8]) -> (u16, String) {
+    let mut stream = connect(address);
+    // It may hang up before it has read everything.
+    let _ = stream.write_all(request);
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    let reply = String::from_utf8_lossy(&reply).into_owned();
+    let status = reply.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (status, reply)
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, host: &str) -> (u16, String) {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    raw(address, request.as_bytes())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let (status, reply) = ask(address, "GET", path, "127.0.0.1");
+    (status, reply.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+}
+
+fn json(address: SocketAddr, path: &str) -> Value {
+    let (status, body) = get(address, path);
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+}
+
+/// Waits until something is so; it may take its time on a busy machine.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn status(server: &Server) -> Value {
+    json(server.address(), "/api/v1/routers")["routers"][0].clone()
+}
+
+#[test]
+fn state_windows_metrics_and_the_page_are_served() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let at = server.address();
+    until("windows come", || {
+        let windows = json(at, "/api/v1/routers/edge/windows?last=2");
+        windows["windows"].as_array().unwrap().len() == 2
+    });
+    let told = status(&server);
+    assert_eq!((told["router"].as_str(), told["name"].as_str()), (Some("edge"), Some("r1")));
+    assert_eq!((told["status"].as_str(), told["restarts"].as_u64()), (Some("answers"), Some(0)));
+    assert_eq!(told["version"], Version::own().program);
+    assert_eq!(json(at, "/api/v1/routers/edge/state")["links"][0]["port"], "wan");
+    let window = json(at, "/api/v1/routers/edge/windows?last=1")["windows"][0].clone();
+    assert_eq!(window["links"][0]["sent_bps"], 8_000_000.0);
+    assert_eq!(window["links"][0]["classes"][0]["dropped_pps"], 1.0);
+    assert!(json(at, "/api/v1/routers/edge/marks")["marks"].is_array());
+    let (code, metrics) = get(at, "/metrics");
+    assert_eq!(code, 200);
+    let line = r#"evenkeel_link_class_sent_packets_total{router="edge",link="wan",class="rest"}"#;
+    assert!(metrics.contains(line) && metrics.ends_with("# EOF\n"), "{metrics}");
+    let (code, page) = get(at, "/");
+    assert!(code == 200 && page.contains("<title>Evenkeel</title>"));
+    for path in ["/page.js", "/page.css", "/uPlot.js", "/uPlot.css", "/uPlot.LICENSE"] {
+        assert!(page.contains(path) && get(at, path).0 == 200, "{path}");
+    }
+}
+
+/// The description has all paths and no other; what it requires of windows is there.
+#[test]
+fn the_description_of_the_api_is_true() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let at = server.address();
+    let api = json(at, "/api/v1/openapi.json");
+    until("a window comes", || {
+        !json(at, "/api/v1/routers/edge/windows")["windows"].as_array().unwrap().is_empty()
+    });
+    let paths = api["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 6);
+    for path in paths.keys().filter(|path| !path.ends_with("/events")) {
+        assert_eq!(get(at, &path.replace("{router}", "edge")).0, 200, "{path}");
+    }
+    let schemas = &api["components"]["schemas"];
+    let window = &json(at, "/api/v1/routers/edge/windows")["windows"][0];
+    let link = &window["links"][0];
+    let told =
+        [("window", window), ("link", link), ("rates", link), ("rates", &link["classes"][0])];
+    for (name, value) in told {
+        for field in schemas[name]["required"].as_array().unwrap() {
+            assert!(value.get(field.as_str().unwrap()).is_some(), "{name}: {field}");
+        }
+    }
+    for (field, _) in window.as_object().unwrap() {
+        assert!(schemas["window"]["properties"].get(field).is_some(), "{field} is not described");
+    }
+    for (field, _) in link.as_object().unwrap() {
+        let known =
+            ["link", "rates"].iter().any(|of| schemas[of]["properties"].get(field).is_some());
+        assert!(known, "{field} is not described");
+    }
+}
+
+#[test]
+fn nothing_can_be_changed_and_strangers_names_are_refused() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let at = server.address();
+    for path in ["/", "/metrics", "/api/v1/routers", "/api/v1/routers/edge/state", "/api/v1/events"]
+    {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            assert_eq!(ask(at, method, path, "localhost").0, 405, "{method} {path}");
+        }
+        assert_eq!(ask(at, "GET", path, "attacker.example").0, 421, "{path}");
+    }
+    assert_eq!(ask(at, "GET", "/metrics", "router.lan").0, 200);
+    let (_, reply) = ask(at, "GET", "/", "localhost");
+    assert!(reply.contains("content-security-policy: default-src 'none'"), "{reply}");
+    assert_eq!(*setup.target.changes.lock().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn nonsense_is_refused_and_everybody_else_is_served() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let at = server.address();
+    let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    for path in [
+        "/../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/api/v1/routers/%2e%2e/state",
+        "/api/v1/routers/%ff%fe/state",
+        "/api/v1/routers/nobody/windows",
+        "//",
+        "/page.js/..",
+    ] {
+        let (status, reply) = raw(at, format!("GET {path} {head}").as_bytes());
+        assert!((400..500).contains(&status), "{path}: {reply}");
+        assert!(!reply.contains("root:"), "{reply}");
+    }
+    for query in ["last=-1", "last=x", "last=99999999999999999999999", "other=1"] {
+        let path = format!("/api/v1/routers/edge/windows?{query}");
+        assert_eq!(get(at, &path).0, 400, "{query}");
+    }
+    for request in [
+        b"\xff\xfe\xfd garbage\r\n\r\n".to_vec(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec(), vec![b'x'; 64 << 10]].concat(),
+        b"GET / HTTP/1.1\r\nHost: \xff\xff\r\nConnection: close\r\n\r\n".to_vec(),
+    ] {
+        let (status, reply) = raw(at, &request);
+        assert!(status == 0 || (400..500).contains(&status), "{status}: {reply}");
+    }
+    assert_eq!(get(at, "/metrics").0, 200);
+}
+
+/// Reads events until one of this kind comes; its data.
+fn event(lines: &mut impl BufRead, kind: &str) -> Value {
+    let mut line = String::new();
+    let mut found = false;
+    loop {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the stream has ended");
+        if let Some(data) = line.trim_end().strip_prefix("data: ").filter(|_| found) {
+            return serde_json::from_str(data).unwrap();
+        }
+        found = line.trim_end() == format!("event: {kind}") || (found && line.trim() != "");
+    }
+}
+
+#[test]
+fn a_router_that_restarts_is_found_again_and_the_stream_tells_it() {
+    let setup = Setup::new();
+    let router = setup.router();
+    let server = setup.serve();
+    let mut stream = connect(server.address());
+    let head = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream);
+    assert_eq!(event(&mut lines, "window")["router"], "edge");
+    router.stop();
+    let silent = event(&mut lines, "status");
+    assert_eq!(
+        (silent["router"].as_str(), silent["status"].as_str()),
+        (Some("edge"), Some("silent"))
+    );
+    assert!(status(&server)["error"].is_string());
+    let (_, metrics) = get(server.address(), "/metrics");
+    assert!(metrics.contains("evenkeel_up{router=\"edge\"} 0.0"), "{metrics}");
+    assert!(!metrics.contains("evenkeel_link_class_sent"), "what is old is not told as new");
+    *setup.target.asked.lock().unwrap() = 0;
+    let _router = setup.router();
+    assert_eq!(event(&mut lines, "status")["status"], "answers");
+    assert!(event(&mut lines, "mark")["text"].as_str().unwrap().contains("started anew"));
+    until("it is counted", || status(&server)["restarts"] == 1);
+}
+
+#[test]
+fn routers_of_other_versions_are_refused_with_both_versions() {
+    let setup = Setup::new();
+    let socket = UnixListener::bind(setup.socket()).unwrap();
+    thread::spawn(move || {
+        for stream in socket.incoming() {
+            let Ok(stream) = stream else { return };
+            let mut line = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let _ = (&stream).write_all(b"{\"version\":{\"program\":\"9.8.7\",\"protocol\":77}}\n");
+        }
+    });
+    let server = setup.serve();
+    let error = || status(&server)["error"].as_str().unwrap_or_default().to_owned();
+    until("it is refused", || !error().is_empty());
+    let own = Version::own().to_string();
+    assert!(error().contains("control protocol 77 (evenkeel 9.8.7)") && error().contains(&own));
+    assert_eq!(get(server.address(), "/api/v1/routers/edge/state").0, 503);
+}
+
+/// More connections than there are places, which send a little and then nothing: they lose their
+/// places, and who comes later is served.
+#[test]
+fn slow_clients_lose_their_places() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let begun = Instant::now();
+    let slow: Vec<TcpStream> = (0..MAX_CONNECTIONS + 50)
+        .map(|_| {
+            let mut stream = connect(server.address());
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: loc").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(get(server.address(), "/metrics").0, 200);
+    assert!(begun.elapsed() < HEADERS_WITHIN + PATIENCE);
+    let mut first = &slow[0];
+    let mut rest = Vec::new();
+    let _ = first.read_to_end(&mut rest);
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+}
+
+#[test]
+fn names_that_are_taken_or_cannot_be_in_a_path_are_refused() {
+    let socket = Path::new("/nowhere");
+    let twice = options(vec![watched("a", socket), watched("a", socket)]);
+    assert!(matches!(Server::start(twice), Err(ServeError::Twice(name)) if name == "a"));
+    for name in ["", "a/b", "a b", "é", &"x".repeat(65)] {
+        let bad = options(vec![watched(name, socket)]);
+        assert!(matches!(Server::start(bad), Err(ServeError::BadName(_))), "{name}");
+    }
+}
+
+/// Every metric that the dashboard and the alerts ask for is one that `/metrics` tells.
+#[test]
+fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let mut metrics = String::new();
+    until("the router is told", || {
+        metrics = get(server.address(), "/metrics").1;
+        metrics.contains("evenkeel_link_class_sent_bytes_total{")
+    });
+    let known: BTreeSet<&str> = metrics
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let mut asked = BTreeSet::new();
+    for file in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
+        let text = std::fs::read_to_string(packaging.join(file)).unwrap();
+        if file.ends_with(".json") {
+            serde_json::from_str::<Value>(&text).unwrap();
+        }
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        for (at, _) in text.match_indices("evenkeel_") {
+            let name: String = text[at..].chars().take_while(|c| is_name(*c)).collect();
+            assert!(known.contains(name.as_str()), "{file}: {name} is no metric");
+            asked.insert(name);
+        }
+    }
+    assert!(asked.len() >= 12, "{asked:?}");
+}
