@@ -290,7 +290,7 @@ fn one_line(help: &str) -> String {
 /// a sixteenth of its lowest wide: its middle decides.
 fn spread(buckets: &[Value]) -> Vec<(f64, u64)> {
     let mut all: Vec<(f64, u64)> = BOUNDS.iter().map(|bound| (*bound, 0)).collect();
-    all.push((f64::MAX, 0));
+    all.push((f64::INFINITY, 0));
     for bucket in buckets {
         let (Some(lowest), Some(number)) = (bucket[0].as_u64(), bucket[1].as_u64()) else {
             continue;
