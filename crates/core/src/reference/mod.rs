@@ -1,9 +1,11 @@
 //! Ideal systems to measure real ones against: for tests and views, not for the packet path.
 
 mod gps;
+mod tree_filling;
 mod water_filling;
 
 pub use gps::Gps;
+pub use tree_filling::{TreeNode, tree_filling};
 pub use water_filling::{
     CoreBudget, CoreFlow, CoreShares, TwoFlow, max_min, max_min_of_groups, max_min_of_two,
 };
