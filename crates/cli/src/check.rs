@@ -4,9 +4,9 @@ mod fairdrop;
 mod queues;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, diff};
+use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, Work, diff};
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
@@ -260,6 +260,16 @@ fn meaning_json(config: &RouterConfig) -> Value {
                 .collect::<std::collections::BTreeMap<_, _>>(),
         })).collect::<Vec<_>>(),
     })
+}
+
+/// Whether the file holds a key that nobody else may read.
+pub(crate) fn has_key(config: &RouterConfig) -> bool {
+    config.services.iter().any(|service| matches!(service.work, Work::Esp(_)))
+}
+
+/// A file as it is named wherever one is.
+pub(crate) fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
 }
 
 /// Reads a file that is not TOML.

@@ -1,5 +1,7 @@
 //! `evenkeel ctl`: a running router asked and changed.
 
+pub(crate) mod save;
+
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -16,7 +18,8 @@ use serde_json::json;
 
 use crate::admission;
 use crate::args::{CtlArgs, CtlCommand};
-use crate::check::read;
+use crate::changes::{said, told_json};
+use crate::check::{absolute, read};
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::out::{closed, print, print_json};
@@ -31,8 +34,8 @@ impl From<ClientError> for Failure {
 pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
     let connect = || Client::connect(&args.socket);
     let change = |request: &Request| {
-        connect()?.send(request)?;
-        if args.json { print_json(&json!({ "ok": true })) } else { Ok(0) }
+        let changes = connect()?.change(request)?;
+        if args.json { print_json(&told_json(&changes)) } else { print(&said(request, &changes)) }
     };
     match &args.command {
         CtlCommand::Show => {
@@ -70,10 +73,15 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         CtlCommand::Empty { within } => cluster::empty(&mut connect()?, *within, args.json),
         CtlCommand::Reload { file, confirm } => change(&Request::Reload {
             text: read(file)?,
-            file: file.display().to_string(),
+            file: absolute(file).display().to_string(),
             confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         }),
         CtlCommand::Confirm => change(&Request::Confirm),
+        CtlCommand::Diff { file } => {
+            change(&Request::Diff { text: read(file)?, file: absolute(file).display().to_string() })
+        }
+        CtlCommand::Running => save::print_running(&connect()?.running()?, args.json),
+        CtlCommand::Save { file } => save::save(&connect()?.running()?, file.as_deref(), args.json),
         // Who watches on a terminal wants rates; files and programs get the columns.
         CtlCommand::Watch { interval, count, link } if !args.json && io::stdout().is_terminal() => {
             top::tables(&args.socket, *interval, *count, link.as_deref())

@@ -12,15 +12,18 @@ mod admission;
 mod args;
 mod argument;
 mod bench;
+mod changes;
 mod check;
 mod cluster;
 mod confine;
 mod ctl;
 mod cycles;
 mod failure;
+mod init;
 mod lab;
 mod live;
 mod log;
+mod manual;
 mod membership;
 mod out;
 mod privileges;
@@ -51,6 +54,7 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args, disciplines),
         Command::Shape(args) => shape::shape(&args, disciplines),
+        Command::Init(args) => init::init(&args),
         Command::Check(args) => check::check(&args, &disciplines),
         Command::Serve(args) => serve::serve(&args),
         Command::Top(args) => top::top(&args),
@@ -69,6 +73,8 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Report(args) => report::report(&args),
         Command::Bench(args) => bench::bench(&args, &disciplines),
         Command::Sweep(args) => sweep::sweep(&args, &disciplines),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
         Command::Reference { format, json_schema } => reference::reference(format, json_schema),
     };
     match outcome {

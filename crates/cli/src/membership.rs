@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use evenkeel_config::RouterConfig;
-use evenkeel_control::Target;
+use evenkeel_control::{Changes, Target};
 use evenkeel_membership::{MergeError, Merger, lock};
 use evenkeel_router::{Command, CommandError, Handle, Reply};
 
@@ -83,6 +83,10 @@ impl Merged {
 }
 
 impl Target for Merged {
+    fn changed(&self, changes: &Changes) {
+        tracing::info!("{}", crate::changes::told(changes));
+    }
+
     fn undone(&self, result: Result<(), CommandError>) {
         match result {
             Ok(()) => tracing::warn!("nobody confirmed the change: it was undone"),
@@ -96,7 +100,17 @@ impl Target for Merged {
     }
 
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        let Command::Reload(config) = command else { return self.ask(command) };
+        let config = match command {
+            Command::Reload(config) => config,
+            // Under the lock: what etcd says meanwhile comes after it, and keeps it.
+            Command::Change(change) => {
+                let mut merger = lock(&self.merger);
+                let reply = self.ask(Command::Change(change.clone()))?;
+                merger.changed(&change);
+                return Ok(reply);
+            }
+            command => return self.ask(command),
+        };
         let mut apply = |merged: &RouterConfig| {
             self.handle.send(Command::Reload(Box::new(merged.clone()))).map(drop)
         };

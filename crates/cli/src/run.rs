@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use evenkeel_config::{RouterConfig, Work};
+use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, ClientError, Request, Server, ServerError};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Keeper, Poller, Signal, Signals};
@@ -104,7 +104,9 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, config);
     let refused = |error: ServerError| Failure::new(error.exit_code(), error);
-    let mut server = Server::start(socket, config, Arc::clone(&merged)).map_err(refused)?;
+    let absolute = file.map(check::absolute);
+    let mut server =
+        Server::start(socket, config, absolute.as_deref(), Arc::clone(&merged)).map_err(refused)?;
     let monitor = config.router.monitor.as_deref().map(Path::new);
     if let Some(path) = monitor {
         server.monitor(path, config.router.monitor_group.as_deref()).map_err(refused)?;
@@ -181,9 +183,8 @@ fn state_dir(args: &StartArgs) -> Option<PathBuf> {
 
 /// A file that others can read gives its keys away.
 fn secret(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
-    let has_key = config.services.iter().any(|service| matches!(service.work, Work::Esp(_)));
     let mode = std::fs::metadata(file).map_or(0, |known| known.permissions().mode());
-    if !has_key || mode & 0o007 == 0 {
+    if !check::has_key(config) || mode & 0o007 == 0 {
         return Ok(());
     }
     let file = file.display();
@@ -265,7 +266,10 @@ fn wait(
                     Some((file, Ok(()))) => {
                         log.out.print(format!("{} was read again\n", file.display()));
                     }
-                    Some((_, Err(error))) => tracing::error!("{error}\nnothing was changed"),
+                    Some((file, Err(error))) => {
+                        let file = file.display();
+                        tracing::error!("{error}\n{file} was read again: nothing was changed");
+                    }
                     None => tracing::error!("there is no file to be read again"),
                 },
             }
@@ -289,7 +293,7 @@ fn tell_systemd(state: NotifyState<'_>) {
 
 /// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
 fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
-    let name = || file.display().to_string();
+    let name = || check::absolute(file).display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|source| ReloadError::Unreadable { file: name(), source })?;
     if let Ok(config) = RouterConfig::parse(&text, &name()) {

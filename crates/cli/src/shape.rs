@@ -64,7 +64,7 @@ fn router_toml(args: &ShapeArgs) -> String {
 }
 
 /// Keys of a link, a line each; nothing of Ethernet's.
-fn overhead_toml(framing: &FramingConfig) -> String {
+pub(crate) fn overhead_toml(framing: &FramingConfig) -> String {
     match framing.overhead {
         Overhead::Ethernet => String::new(),
         Overhead::Bytes => format!(
@@ -84,7 +84,7 @@ fn overhead_argument(framing: &FramingConfig) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 

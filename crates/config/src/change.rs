@@ -18,7 +18,8 @@ use thiserror::Error;
 use crate::admission;
 use crate::cluster::ForwarderState;
 use crate::discipline::parse_discipline;
-use crate::model::LinkConfig;
+use crate::model::{LinkConfig, RouterConfig};
+use evenkeel_core::drop::FairDropConfig;
 
 /// A change to a running router, parsed and checked as far as it can be without the router.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +89,36 @@ impl LinkConfig {
             LinkChange::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
         }
         Ok(link)
+    }
+}
+
+impl RouterConfig {
+    /// The configuration after a change of the running router, as `ctl running` tells it.
+    ///
+    /// # Errors
+    /// No such link or forwarder, or the link refuses the change. A router that takes its
+    /// forwarders from elsewhere may have changed one that no file names.
+    pub fn changed(&self, change: &Change) -> Result<Self, ChangeError> {
+        let mut config = self.clone();
+        let classes = self.class_count();
+        let refused = |error: &dyn std::error::Error| ChangeError(error.to_string());
+        match change {
+            Change::Link(name, change) => {
+                let known = config.link_mut(name);
+                let link = known.ok_or_else(|| ChangeError(format!("no link {name:?}")))?;
+                *link = link.changed(change, classes).map_err(|error| refused(&error))?;
+            }
+            Change::FairDrop(change) => {
+                let fairdrop = config.fairdrop.get_or_insert_with(FairDropConfig::off);
+                fairdrop.set_live(change, classes).map_err(|error| refused(&error))?;
+            }
+            Change::Forwarder { id, state } => {
+                let all = config.balancer.iter_mut().flat_map(|role| &mut role.forwarders);
+                let known = all.into_iter().find(|one| one.id == *id);
+                known.ok_or_else(|| ChangeError(format!("no forwarder {id}")))?.state = *state;
+            }
+        }
+        Ok(config)
     }
 }
 

@@ -1,10 +1,12 @@
 //! A configuration as the text of a `router.toml`.
 
-use evenkeel_core::settings::Settings;
-use evenkeel_settings::typed::table_of;
+use std::fmt::Write as _;
+
+use evenkeel_core::settings::{Presence, Settings, Value as Held};
+use evenkeel_settings::typed::{Entries, table_of};
 use toml::{Table, Value};
 
-use crate::discipline::own_settings;
+use crate::discipline::{own_settings, parse_discipline};
 use crate::model::{LinkConfig, RouterConfig};
 use evenkeel_core::schedule::DisciplineConfig;
 
@@ -31,6 +33,91 @@ impl RouterConfig {
         write("membership", self.membership.as_ref().map(|section| table(section, &names)));
         file.to_string()
     }
+
+    /// The text that [`parse`](Self::parse) reads as this, for people: only what is not the
+    /// default, in the order of the reference. Keys of tunnels are in it.
+    #[must_use]
+    pub fn short_text(&self) -> String {
+        let names = self.class_names();
+        let mut file = String::new();
+        let mut write = |header: &str, lines: String| {
+            let gap = if file.is_empty() { "" } else { "\n" };
+            let _ = write!(file, "{gap}{header}\n{lines}");
+        };
+        for (header, lines) in
+            [("[router]", lines(&self.router, &[])), ("[flows]", lines(&self.flows, &[]))]
+        {
+            if !lines.is_empty() {
+                write(header, lines);
+            }
+        }
+        for port in self.ports.iter().filter(|port| !port.is_ingress) {
+            write("[[port]]", lines(port, &[]));
+        }
+        for service in &self.services {
+            write("[[service]]", lines(service, &[]));
+        }
+        for class in &self.classes {
+            write("[[class]]", lines(class, &[]));
+        }
+        for link in &self.links {
+            write("[[link]]", link_lines(link, &names));
+        }
+        let mut section = |header: &str, lines: Option<String>| {
+            lines.into_iter().for_each(|lines| write(header, lines));
+        };
+        section("[fairdrop]", self.fairdrop.as_ref().map(|one| lines(one, &names)));
+        section("[cluster]", self.cluster.as_ref().map(|one| lines(one, &names)));
+        section("[balancer]", self.balancer.as_ref().map(|one| lines(one, &names)));
+        section("[membership]", self.membership.as_ref().map(|one| lines(one, &names)));
+        file
+    }
+}
+
+/// The settings that are not as they are by default, a line each.
+fn lines<S: Settings>(settings: &S, classes: &[&str]) -> String {
+    differing(settings.entries(), S::default().entries(), classes)
+}
+
+fn differing(entries: Entries, usual: Entries, classes: &[&str]) -> String {
+    let mut text = String::new();
+    for (key, value) in entries {
+        let by_default = usual.iter().find(|(known, _)| known.name == key.name);
+        let same = by_default.is_some_and(|(_, one)| one.inline(classes) == value.inline(classes));
+        if value == Held::Absent || same && !matches!(key.presence, Presence::Required) {
+            continue;
+        }
+        let _ = match &value {
+            // One table a line: rules of a class, forwarders.
+            Held::List(items) if items.len() > 1 && matches!(items[0], Held::Table(_)) => {
+                let items = items.iter().map(|item| format!("    {},\n", item.inline(classes)));
+                writeln!(text, "{} = [\n{}]", key.name, items.collect::<String>())
+            }
+            value => writeln!(text, "{} = {}", key.name, value.inline(classes)),
+        };
+    }
+    text
+}
+
+fn link_lines(link: &LinkConfig, classes: &[&str]) -> String {
+    let mut text = format!("port = {:?}\n{}", link.port, lines(&link.core, classes));
+    let kind = link.discipline.name();
+    let _ = writeln!(text, "\n[link.discipline]\nkind = {kind:?}");
+    if let DisciplineConfig::Own(own) = &link.discipline {
+        let _ = writeln!(text, "name = {:?}\nsettings = {}", own.name, own.settings);
+    } else {
+        // Every kind but the user's own needs no more than its name.
+        let usual = parse_discipline(&format!("{{ kind = {kind:?} }}"), classes);
+        let usual = usual.map_or_else(|_| Vec::new(), |usual| usual.entries());
+        text += &differing(link.discipline.entries(), usual, classes);
+    }
+    if let Some(control) = &link.control {
+        let _ = write!(text, "\n[link.control]\nkind = \"lct\"\n{}", lines(control, classes));
+    }
+    if let Some(admission) = &link.admission {
+        let _ = write!(text, "\n[link.admission]\n{}", lines(admission, &[]));
+    }
+    text
 }
 
 fn table<S: Settings>(settings: &S, classes: &[&str]) -> Value {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::FlowSnapshot;
 
-use crate::protocol::{Answer, PROTOCOL, Request, Version};
+use crate::protocol::{Answer, Changes, PROTOCOL, Request, Running, Version};
 
 /// How long an answer may take: more than the router itself waits for its worker.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -200,6 +200,28 @@ impl Client {
     /// Any [`ClientError`].
     pub fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         self.ask(request).map(drop)
+    }
+
+    /// Sends a request that changes the router, or asks what would change; says what.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn change(&mut self, request: &Request) -> Result<Changes, ClientError> {
+        match self.ask(request)? {
+            Answer::Changes(changes) => Ok(changes),
+            _ => Err(self.garbled("no changes in it")),
+        }
+    }
+
+    /// The configuration that runs.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn running(&mut self) -> Result<Running, ClientError> {
+        match self.ask(&Request::Running)? {
+            Answer::Running(running) => Ok(*running),
+            _ => Err(self.garbled("no configuration in it")),
+        }
     }
 
     fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {

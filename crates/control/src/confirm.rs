@@ -4,12 +4,13 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Change, RouterConfig, diff};
 use evenkeel_router::{Command, CommandError, lock};
 use thiserror::Error;
 
+use crate::protocol::{Changes, Running};
 use crate::server::{Shared, Target};
 
 /// How long a change may wait for its confirmation: longer is another change.
@@ -18,53 +19,126 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
 /// Between two attempts to undo a change.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The file that the router was made as last, and the change that waits, if one does.
+/// What the router is made as, and the change that waits, if one does.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    config: Option<RouterConfig>,
-    waiting: Option<Sender<()>>,
-    /// Changes so far: what is to be undone is not undone any more after another.
-    changes: u64,
+    now: Option<State>,
+    /// The file that the router was started with.
+    start_file: Option<String>,
+    waiting: Option<Waiting>,
+    /// A change that nobody confirmed cannot be undone yet.
+    undoing: bool,
+    /// Files so far: what is to be undone is not undone any more after another.
+    files: u64,
+}
+
+/// What the router is made as.
+#[derive(Clone, Debug)]
+struct State {
+    /// The name of the file, if it comes from one.
+    file: Option<String>,
+    /// As the file says.
+    said: RouterConfig,
+    /// With what was changed since.
+    running: RouterConfig,
+}
+
+/// A change that waits to be confirmed.
+#[derive(Debug)]
+struct Waiting {
+    confirm: Sender<()>,
+    file: Option<String>,
+    /// `None`: whoever started the router watches the time.
+    until: Option<Instant>,
+}
+
+impl Waiting {
+    fn left(&self) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
 }
 
 impl Applied {
-    pub(crate) fn started_as(config: &RouterConfig) -> Mutex<Self> {
-        Mutex::new(Self { config: Some(config.clone()), waiting: None, changes: 0 })
+    pub(crate) fn started_as(config: &RouterConfig, file: Option<&str>) -> Mutex<Self> {
+        let file = file.map(str::to_owned);
+        let state = State { file: file.clone(), said: config.clone(), running: config.clone() };
+        Mutex::new(Self { now: Some(state), start_file: file, ..Self::default() })
     }
 
     /// Gives up what waits, without undoing it: the router stops.
     pub(crate) fn forget(&mut self) {
         self.waiting = None;
-        self.changes += 1;
+        self.files += 1;
     }
+
+    /// The configuration that runs, and where it comes from.
+    pub(crate) fn running(&self) -> Running {
+        let left = self.waiting.as_ref().and_then(Waiting::left).map(millis);
+        let start_file = self.start_file.clone();
+        let Some(State { file, said, running }) = &self.now else { return Running::default() };
+        Running {
+            text: running.short_text(),
+            file: file.clone(),
+            start_file,
+            live: diff(said, running),
+            undone_in_ms: left,
+        }
+    }
+
+    /// What a reload of `config` would change.
+    pub(crate) fn diff(&self, file: String, config: &RouterConfig) -> Changes {
+        let Some(now) = &self.now else { return Changes::default() };
+        Changes {
+            changes: diff(&now.running, config),
+            instead_of: now.file.clone().filter(|known| *known != file),
+            file: Some(file),
+            undone_in_ms: None,
+        }
+    }
+
+    /// Nothing changes while something waits to be confirmed: the undoing would take it along.
+    fn refuse_while_waiting(&self) -> Result<(), ConfirmError> {
+        let left = |waiting: &Waiting| {
+            waiting.left().map_or_else(String::new, |left| format!(" ({} s left)", left.as_secs()))
+        };
+        self.waiting.as_ref().map_or(Ok(()), |waiting| Err(ConfirmError::Waits(left(waiting))))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What is there since the start waits for its confirmation.
 pub(crate) fn start(shared: &Shared) -> Receiver<()> {
     let (confirm, confirmed) = channel();
-    lock(&shared.applied).waiting = Some(confirm);
+    lock(&shared.applied).waiting = Some(Waiting { confirm, file: None, until: None });
     confirmed
 }
 
-/// Makes the router as `config` says; if `within` is given, as it was before when that time is over
-/// without a confirmation. Commands beside files (knobs, rates) are not remembered.
+/// Makes the router as `config`, which `file` says; if `within` is given, as it was before when
+/// that time is over without a confirmation, what was changed beside files included.
 pub(crate) fn reload(
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
+    file: String,
     config: RouterConfig,
     within: Option<Duration>,
-) -> Result<(), ConfirmError> {
+) -> Result<Changes, ConfirmError> {
     let mut applied = lock(&shared.applied);
-    if applied.waiting.is_some() {
-        return Err(ConfirmError::Waits);
-    }
+    applied.refuse_while_waiting()?;
     if within.is_some_and(|within| within > LONGEST || within.is_zero()) {
         return Err(ConfirmError::TooLong);
     }
+    let mut changes = applied.diff(file.clone(), &config);
     target.send(Command::Reload(Box::new(config.clone())))?;
     *lock(&shared.classes) = names(&config);
-    let before = applied.config.replace(config);
-    applied.changes += 1;
+    let state = State { file: Some(file.clone()), running: config.clone(), said: config };
+    let before = applied.now.replace(state);
+    applied.files += 1;
+    applied.undoing = false;
+    changes.undone_in_ms = within.map(millis);
+    target.changed(&changes);
     if let (Some(within), Some(before)) = (within, before) {
         let (confirm, confirmed) = channel();
         let (shared, target) = (Arc::clone(shared), Arc::clone(target));
@@ -72,9 +146,39 @@ pub(crate) fn reload(
             .name("confirm".to_owned())
             .spawn(move || wait(&confirmed, within, &shared, &*target, before))
             .map_err(ConfirmError::Unwatched)?;
-        applied.waiting = Some(confirm);
+        let until = Instant::now().checked_add(within);
+        applied.waiting = Some(Waiting { confirm, file: Some(file), until });
     }
-    Ok(())
+    Ok(changes)
+}
+
+/// Changes something beside files.
+pub(crate) fn change(
+    shared: &Shared,
+    target: &dyn Target,
+    change: &Change,
+) -> Result<Changes, ConfirmError> {
+    let mut applied = lock(&shared.applied);
+    applied.refuse_while_waiting()?;
+    if applied.undoing {
+        return Err(ConfirmError::Undoing);
+    }
+    target.send(Command::Change(change.clone()))?;
+    let mut changes = Changes::default();
+    if let Some(now) = &mut applied.now {
+        match now.running.changed(change) {
+            Ok(running) => {
+                changes.changes = diff(&now.running, &running);
+                now.running = running;
+            }
+            // The router knows more than its files say: forwarders from etcd.
+            Err(why) => changes.changes.push(format!("done, and in no file ({why})")),
+        }
+    }
+    if !changes.changes.is_empty() {
+        target.changed(&changes);
+    }
+    Ok(changes)
 }
 
 fn wait(
@@ -82,7 +186,7 @@ fn wait(
     within: Duration,
     shared: &Shared,
     target: &dyn Target,
-    before: RouterConfig,
+    before: State,
 ) {
     if confirmed.recv_timeout(within) != Err(RecvTimeoutError::Timeout) {
         return;
@@ -92,47 +196,55 @@ fn wait(
     if confirmed.try_recv().is_ok() || applied.waiting.take().is_none() {
         return;
     }
-    let changes = applied.changes;
+    let files = applied.files;
     let mut told = false;
     loop {
-        match target.send(Command::Reload(Box::new(before.clone()))) {
+        match target.send(Command::Reload(Box::new(before.running.clone()))) {
             Ok(_) => {
-                *lock(&shared.classes) = names(&before);
-                applied.config = Some(before);
-                applied.changes += 1;
+                *lock(&shared.classes) = names(&before.running);
+                applied.now = Some(before);
+                applied.files += 1;
+                applied.undoing = false;
                 return target.undone(Ok(()));
             }
             Err(error) if !told => target.undone(Err(error)),
             Err(_) => {}
         }
         told = true;
+        applied.undoing = true;
         // What it needs is missing, an interface perhaps. It is undone as soon as it can be, unless
-        // somebody changes something else meanwhile.
+        // somebody reloads another file meanwhile.
         drop(applied);
         thread::sleep(RETRY);
         applied = lock(&shared.applied);
-        if applied.changes != changes {
+        if applied.files != files {
             return;
         }
     }
 }
 
-/// Keeps the change that waits.
-pub(crate) fn confirm(shared: &Shared) -> Result<(), ConfirmError> {
+/// Keeps the change that waits; says which, and how much time was left.
+pub(crate) fn confirm(shared: &Shared) -> Result<Changes, ConfirmError> {
     let waiting = lock(&shared.applied).waiting.take().ok_or(ConfirmError::NothingWaits)?;
     // The waiting thread has at most just been told that the time is over, and finds that nothing
     // waits any more.
-    let _ = waiting.send(());
-    Ok(())
+    let _ = waiting.confirm.send(());
+    let undone_in_ms = waiting.left().map(millis);
+    Ok(Changes { file: waiting.file, undone_in_ms, ..Changes::default() })
 }
 
-/// Why a file was not applied, or not confirmed.
+/// Why a change was not made, or not confirmed.
 #[derive(Debug, Error)]
 pub(crate) enum ConfirmError {
     #[error("{0}")]
     Router(#[from] CommandError),
-    #[error("a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for that")]
-    Waits,
+    #[error("a change waits to be confirmed (`evenkeel ctl confirm`) or undone{0}: wait for that")]
+    Waits(String),
+    #[error(
+        "a change that nobody confirmed cannot be undone yet, which is tried each second: wait for \
+         that, or reload a file"
+    )]
+    Undoing,
     #[error("a change waits for its confirmation 1 ms to {} s", LONGEST.as_secs())]
     TooLong,
     #[error("it is in force, but will not be undone by itself: {0}")]

@@ -20,5 +20,5 @@ pub mod server;
 pub mod watch;
 
 pub use client::{Client, ClientError};
-pub use protocol::{Request, Version};
+pub use protocol::{Changes, Request, Running, Version};
 pub use server::{Server, ServerError, Target};

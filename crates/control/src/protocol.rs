@@ -2,9 +2,10 @@
 //!
 //! A request is one line of JSON:
 //! `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
-//! line: `{"ok":…}` (a snapshot for `show`, else `null`), `{"text":"…"}` for `explain`,
-//! `{"flows":[…]}` for `flows`, `{"version":…}` for `version`, or `{"error":"…"}`. A connection
-//! carries any number of requests, answered in order; a line is at most [`MAX_LINE`] bytes long.
+//! line: `{"ok":…}` (a snapshot for `show`), `{"changes":{…}}` for what changes the router and
+//! for `diff`, `{"running":{…}}` for `running`, `{"text":"…"}` for `explain`, `{"flows":[…]}` for
+//! `flows`, `{"version":…}` for `version`, or `{"error":"…"}`. A connection carries any number of
+//! requests, answered in order; a line is at most [`MAX_LINE`] bytes long.
 
 use std::fmt;
 
@@ -129,6 +130,47 @@ pub enum Request {
     },
     /// The last reload stays.
     Confirm,
+    /// The configuration that runs, with every change since its file.
+    Running,
+    /// What a reload of a router.toml would change.
+    Diff {
+        /// The text of the file.
+        text: String,
+        /// Its name, for messages.
+        file: String,
+    },
+}
+
+/// What a change has come to, or would come to.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Changes {
+    /// The file that was read, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The file that the router was made as before, if that was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
+    /// What changed, one sentence each; empty if all was so already.
+    pub changes: Vec<String>,
+    /// It is undone after so many milliseconds, unless it is confirmed; for a confirmation, how
+    /// many were left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone_in_ms: Option<u64>,
+}
+
+/// The configuration that runs.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Running {
+    /// As the text of a router.toml, which changes nothing when it is reloaded.
+    pub text: String,
+    /// The file that the router was made as last, if it was one.
+    pub file: Option<String>,
+    /// The file that the router was started with and reads at SIGHUP, if it was one.
+    pub start_file: Option<String>,
+    /// What changed since that file was read, one sentence each.
+    pub live: Vec<String>,
+    /// The last change is undone after so many milliseconds, unless it is confirmed.
+    pub undone_in_ms: Option<u64>,
 }
 
 impl Request {
@@ -145,7 +187,9 @@ impl Request {
             | Self::Fairdrop { .. }
             | Self::Balancer { .. }
             | Self::Reload { .. }
-            | Self::Confirm => false,
+            | Self::Confirm
+            | Self::Running
+            | Self::Diff { .. } => false,
         }
     }
 }
@@ -154,8 +198,12 @@ impl Request {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Done; the counters if they were asked for.
+    /// The counters that were asked for.
     Ok(Option<Box<Snapshot>>),
+    /// What changed, or would change.
+    Changes(Changes),
+    /// The configuration that was asked for.
+    Running(Box<Running>),
     /// Sentences that were asked for, one a line.
     Text(String),
     /// Flows that were asked for.
@@ -190,7 +238,11 @@ mod tests {
 
     #[test]
     fn answers_are_one_word_and_a_value() {
-        assert_eq!(serde_json::to_string(&Answer::Ok(None)).unwrap(), r#"{"ok":null}"#);
+        let changes = Changes { changes: vec!["a becomes b".into()], ..Changes::default() };
+        assert_eq!(
+            serde_json::to_string(&Answer::Changes(changes)).unwrap(),
+            r#"{"changes":{"changes":["a becomes b"]}}"#
+        );
         assert_eq!(
             serde_json::to_string(&Answer::Error("no".into())).unwrap(),
             r#"{"error":"no"}"#

@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::confirm::{self, Applied, ConfirmError, names};
 pub use crate::listen::{IDLE, MAX_CLIENTS, ServerError};
 use crate::listen::{Kind, Listener};
-use crate::protocol::{Answer, MAX_LINE, Request, Version};
+use crate::protocol::{Answer, Changes, MAX_LINE, Request, Version};
 
 /// Longest request at the monitoring socket, bytes.
 const MAX_QUESTION: u64 = 4_096;
@@ -36,6 +36,9 @@ pub trait Target: Send + Sync + 'static {
     /// # Errors
     /// Why it was not carried out; then nothing changed.
     fn send(&self, command: Command) -> Result<Reply, CommandError>;
+
+    /// Something was changed.
+    fn changed(&self, _changes: &Changes) {}
 
     /// A change that was not confirmed in time was undone, or could not be.
     fn undone(&self, _result: Result<(), CommandError>) {}
@@ -87,25 +90,28 @@ impl Shared {
         knob: &str,
         class: Option<&str>,
         value: &str,
-    ) -> Result<Command, ChangeError> {
+    ) -> Result<Change, ChangeError> {
         let change = self.with_classes(|classes| parse_change(knob, class, value, classes))?;
-        Ok(Command::Change(change.on(link)))
+        Ok(change.on(link))
     }
 }
 
 impl Server {
     /// Listens at `path` (mode 0600; missing folders are made; a socket left by a killed router is
-    /// replaced) and answers with `target`. `config` is what the router was started with: names of
-    /// classes are looked up in it.
+    /// replaced) and answers with `target`. `config` is what the router was started with, `file`
+    /// where that comes from, if from a file: an absolute path.
     ///
     /// # Errors
     /// See [`ServerError`].
     pub fn start<T: Target>(
         path: &Path,
         config: &RouterConfig,
+        file: Option<&Path>,
         target: Arc<T>,
     ) -> Result<Self, ServerError> {
-        let shared = Arc::new(Shared { applied: Applied::started_as(config), ..Shared::default() });
+        let file = file.map(|file| file.display().to_string());
+        let applied = Applied::started_as(config, file.as_deref());
+        let shared = Arc::new(Shared { applied, ..Shared::default() });
         *lock(&shared.classes) = names(config);
         let target: Arc<dyn Target> = target;
         let kind = Kind { mode: 0o600, group: None, longest: MAX_LINE, name: "control" };
@@ -221,33 +227,41 @@ fn carry_out(
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
 ) -> Result<Answer, RequestError> {
-    let command = match request {
+    let change = match request {
         Request::Version => return Ok(Answer::Version(Version::own())),
-        Request::Show => Command::Show,
-        Request::Explain { flow, link } => Command::Explain { link, flow: flow.parse()? },
-        Request::Flows { top, link } => Command::Flows { link, top },
+        Request::Show => return asked(Command::Show, target),
+        Request::Explain { flow, link } => {
+            return asked(Command::Explain { link, flow: flow.parse()? }, target);
+        }
+        Request::Flows { top, link } => return asked(Command::Flows { link, top }, target),
+        Request::Running => {
+            return Ok(Answer::Running(Box::new(lock(&shared.applied).running())));
+        }
+        Request::Diff { text, file } => {
+            let config = RouterConfig::parse(&text, &file)?;
+            return Ok(Answer::Changes(lock(&shared.applied).diff(file, &config)));
+        }
         Request::Reload { text, file, confirm_ms } => {
             let config = RouterConfig::parse(&text, &file)?;
             let within = confirm_ms.map(Duration::from_millis);
-            confirm::reload(shared, target, config, within).map_err(|error| match error {
+            let done = confirm::reload(shared, target, file.clone(), config, within);
+            return done.map(Answer::Changes).map_err(|error| match error {
                 ConfirmError::Router(source) => {
                     RequestError::Reload { place: place_of(&source, &text, &file), source }
                 }
                 other => other.into(),
-            })?;
-            return Ok(Answer::Ok(None));
+            });
         }
         Request::Confirm => {
-            confirm::confirm(shared)?;
-            return Ok(Answer::Ok(None));
+            return Ok(Answer::Changes(confirm::confirm(shared)?));
         }
-        Request::Fairdrop { key, value } => Command::Change(Change::FairDrop(
-            shared.with_classes(|classes| parse_fairdrop(&key, &value, classes))?,
-        )),
+        Request::Fairdrop { key, value } => {
+            Change::FairDrop(shared.with_classes(|classes| parse_fairdrop(&key, &value, classes))?)
+        }
         Request::Balancer { forwarder: id, state } => {
             let wanted = ForwarderState::from_name(&state);
             let state = wanted.ok_or(RequestError::ForwarderState(state))?;
-            Command::Change(Change::Forwarder { id, state })
+            Change::Forwarder { id, state }
         }
         Request::Set { link, knob, class, value } => {
             let value = if knob == "discipline" { discipline_table(&value) } else { value };
@@ -262,6 +276,11 @@ fn carry_out(
             shared.link_change(&link, "discipline", None, &discipline_table(&value))?
         }
     };
+    Ok(Answer::Changes(confirm::change(shared, &**target, &change)?))
+}
+
+/// The router's answer to what changes nothing.
+fn asked(command: Command, target: &Arc<dyn Target>) -> Result<Answer, RequestError> {
     Ok(match target.send(command)? {
         Reply::Done => Answer::Ok(None),
         Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),

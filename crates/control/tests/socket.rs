@@ -102,7 +102,7 @@ impl Setup {
     }
 
     fn start(&self) -> Server {
-        Server::start(&self.path(), &self.config, Arc::clone(&self.recorder)).unwrap()
+        Server::start(&self.path(), &self.config, None, Arc::clone(&self.recorder)).unwrap()
     }
 
     fn client(&self) -> Client {
@@ -251,13 +251,13 @@ fn a_socket_left_by_a_killed_router_is_replaced_and_a_living_one_is_not() {
     assert!(setup.path().exists());
     let server = setup.start();
     assert_eq!(setup.client().show().unwrap().router, "r1");
-    let second = Server::start(&setup.path(), &setup.config, Arc::clone(&setup.recorder));
+    let second = Server::start(&setup.path(), &setup.config, None, Arc::clone(&setup.recorder));
     assert!(matches!(second, Err(ServerError::InUse(_))));
     // The refused start must not have taken the socket away.
     assert_eq!(setup.client().show().unwrap().router, "r1");
     server.stop();
     fs::write(setup.path(), "mine").unwrap();
-    let third = Server::start(&setup.path(), &setup.config, Arc::clone(&setup.recorder));
+    let third = Server::start(&setup.path(), &setup.config, None, Arc::clone(&setup.recorder));
     assert!(matches!(third, Err(ServerError::NotASocket(_))));
     assert_eq!(fs::read(setup.path()).unwrap(), b"mine");
 }
@@ -381,7 +381,7 @@ impl Target for Missing {
 fn a_change_that_cannot_be_undone_now_is_undone_as_soon_as_it_can_be() {
     let setup = Setup::new();
     let target = Arc::new(Missing::default());
-    let _server = Server::start(&setup.path(), &setup.config, Arc::clone(&target)).unwrap();
+    let _server = Server::start(&setup.path(), &setup.config, None, Arc::clone(&target)).unwrap();
     let text = CONFIG.replace("[[class]]\nname = \"bulk\"\n", "");
     let reload = Request::Reload { text, file: "new.toml".into(), confirm_ms: Some(20) };
     setup.client().send(&reload).unwrap();
@@ -401,14 +401,18 @@ fn changes() -> Vec<Request> {
     let text = CONFIG.replace("bulk", "others");
     let file = "router.toml".to_owned();
     vec![
+        // First: while something waits to be confirmed all others are refused.
+        Request::Confirm,
         Request::Set { link: link(), knob: "module2".into(), class: None, value: value("false") },
         Request::Rate { link: link(), value: value("1Mbit/s") },
         Request::Ring { link: link(), slots: 4, refill: "any".into() },
         Request::Discipline { link: link(), value: value("fifo") },
         Request::Fairdrop { key: "on".into(), value: value("true") },
         Request::Balancer { forwarder: 3, state: "out".into() },
-        Request::Confirm,
-        Request::Reload { text, file, confirm_ms: None },
+        Request::Reload { text: text.clone(), file: file.clone(), confirm_ms: None },
+        // These tell keys, and read what they are given.
+        Request::Running,
+        Request::Diff { text, file },
     ]
 }
 
@@ -514,4 +518,90 @@ fn routers_of_other_versions_are_refused_with_both_versions() {
         assert!(text.contains(theirs) && text.contains(&Version::own().to_string()), "{text}");
         router.join().unwrap();
     }
+}
+
+/// A rate that was set while a reload waited was undone with it, without a word.
+#[test]
+fn nothing_changes_while_a_change_waits_and_what_was_set_before_outlives_the_undoing() {
+    let setup = Setup::new();
+    let start = setup.folder.path().join("start.toml");
+    let _server =
+        Server::start(&setup.path(), &setup.config, Some(&start), Arc::clone(&setup.recorder))
+            .unwrap();
+    let mut client = setup.client();
+    let rate = |value: &str| Request::Rate { link: "wan".into(), value: value.into() };
+    let told = client.change(&rate("50Mbit/s")).unwrap();
+    assert_eq!(told.changes, ["link wan: rate: 100Mbit/s becomes 50Mbit/s"]);
+    assert!(client.change(&rate("50Mbit/s")).unwrap().changes.is_empty());
+    let running = client.running().unwrap();
+    assert_eq!(running.live, told.changes);
+    assert_eq!(running.file, running.start_file);
+    assert_eq!(running.start_file.as_deref(), start.to_str());
+    // The undoing must bring 50 Mbit/s back, not the file's 100.
+    let text = CONFIG.replace("100Mbit/s", "80Mbit/s");
+    let file = "new.toml".to_owned();
+    let reload =
+        |confirm_ms| Request::Reload { text: text.clone(), file: file.clone(), confirm_ms };
+    let told = client.change(&reload(Some(60_000))).unwrap();
+    assert_eq!(told.changes, ["link wan: rate: 50Mbit/s becomes 80Mbit/s"]);
+    assert_eq!((told.file, told.instead_of), (Some(file.clone()), running.start_file));
+    assert_eq!(told.undone_in_ms, Some(60_000));
+    let set = |knob: &str, value: &str| Request::Set {
+        link: "wan".into(),
+        knob: knob.into(),
+        class: None,
+        value: value.into(),
+    };
+    setup.asked();
+    for change in [
+        rate("1Mbit/s"),
+        set("module2", "false"),
+        set("admission", "on"),
+        Request::Ring { link: "wan".into(), slots: 4, refill: "any".into() },
+        Request::Discipline { link: "wan".into(), value: "fifo".into() },
+        Request::Fairdrop { key: "on".into(), value: "true".into() },
+        Request::Balancer { forwarder: 1, state: "out".into() },
+    ] {
+        let error = client.change(&change).unwrap_err().to_string();
+        let says = error.contains("waits to be confirmed") && error.contains(" s left)");
+        assert!(says, "{change:?}: {error}");
+    }
+    assert_eq!(setup.asked(), [""; 0], "the router was told nothing");
+    let kept = client.change(&Request::Confirm).unwrap();
+    assert_eq!(kept.file, Some(file.clone()));
+    assert!(kept.undone_in_ms.is_some_and(|left| left <= 60_000));
+    client.change(&rate("70Mbit/s")).unwrap();
+    client.change(&reload(Some(1))).unwrap();
+    for _ in 0..2_000 {
+        if client.running().unwrap().undone_in_ms.is_none() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let running = client.running().unwrap();
+    assert_eq!(running.live, ["link wan: rate: 80Mbit/s becomes 70Mbit/s"]);
+    client.change(&rate("60Mbit/s")).unwrap();
+}
+
+#[test]
+fn what_runs_reloads_as_no_change_and_a_file_is_told_apart_from_it() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    client.set("wan", "x_delay", Some("bulk"), "200us").unwrap();
+    client.send(&Request::Fairdrop { key: "theta".into(), value: "0.5".into() }).unwrap();
+    let text = client.running().unwrap().text;
+    let (file, confirm_ms) = ("running".to_owned(), None);
+    let diff = |text: &str| Request::Diff { text: text.to_owned(), file: "other.toml".into() };
+    assert_eq!(client.change(&diff(&text)).unwrap().changes, [""; 0], "{text}");
+    setup.asked();
+    let told = client.change(&Request::Reload { text, file, confirm_ms }).unwrap();
+    assert!(told.changes.is_empty() && setup.asked().len() == 1);
+    let told = client.change(&diff(CONFIG)).unwrap().changes.join("\n");
+    for wanted in ["x_delay.bulk: 200us becomes", "fairdrop goes"] {
+        assert!(told.contains(wanted), "{told}");
+    }
+    let error = client.change(&diff("[[port]]\nname = 1")).unwrap_err().to_string();
+    assert!(error.lines().any(|line| line.starts_with("other.toml:2: port.name: ")), "{error}");
+    assert_eq!(setup.asked(), [""; 0], "a look changes nothing");
 }

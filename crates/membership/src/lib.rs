@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evenkeel_config::membership::OverlayError;
-use evenkeel_config::{RouterConfig, fixed_setting, overlay};
+use evenkeel_config::{Change, RouterConfig, fixed_setting, overlay};
 use thiserror::Error;
 
 #[cfg(feature = "etcd")]
@@ -106,6 +106,16 @@ impl Merger {
         Ok(())
     }
 
+    /// The router was changed beside its file, which what etcd says next must not undo. A forwarder
+    /// that only etcd names stays as etcd says.
+    pub fn changed(&mut self, change: &Change) {
+        for config in [&mut self.base, &mut self.running] {
+            if let Ok(after) = config.changed(change) {
+                *config = after;
+            }
+        }
+    }
+
     /// What etcd says now. With `leases`, a forwarder that was alive and has no key any more is
     /// gone. `true`: something has changed.
     ///
@@ -154,6 +164,7 @@ pub fn lock(merger: &Mutex<Merger>) -> MutexGuard<'_, Merger> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_config::{ForwarderState, parse_change};
 
     const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \
                             \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n\
@@ -210,6 +221,24 @@ mod tests {
             "who was gone stays gone, nobody else goes"
         );
         assert_eq!(say(&mut merger, keys(&[1, 2], &[]), false), (true, both));
+    }
+
+    /// The first key of etcd that changed put the rate of the file back.
+    #[test]
+    fn what_was_changed_beside_the_file_outlives_the_next_keys() {
+        let base = RouterConfig::parse(BALANCER, "r.toml").unwrap();
+        let mut merger = Merger::new(&base);
+        let rate = parse_change("rate", None, "5Mbit/s", &[]).unwrap();
+        let wanted = base.changed(&rate.clone().on("sw")).unwrap();
+        merger.changed(&rate.on("sw"));
+        merger.changed(&Change::Forwarder { id: 7, state: ForwarderState::Out });
+        let mut seen = None;
+        let mut apply = |config: &RouterConfig| {
+            seen = config.link("sw").unwrap().core.rate;
+            Ok::<_, &str>(())
+        };
+        assert!(merger.keys(keys(&[1, 2], &[]), true, &mut apply).unwrap());
+        assert!(seen.is_some() && seen == wanted.link("sw").unwrap().core.rate);
     }
 
     #[test]

@@ -85,7 +85,8 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let target = Arc::<Ticking>::default();
         let config = RouterConfig::parse(CONFIG, "router.toml").unwrap();
-        let server = Server::start(&folder.path().join("s"), &config, Arc::clone(&target)).unwrap();
+        let server =
+            Server::start(&folder.path().join("s"), &config, None, Arc::clone(&target)).unwrap();
         Self { folder, target, _server: server }
     }
 
@@ -166,6 +167,51 @@ fn a_script_with_errors_changes_nothing() {
     assert!(output.status.success());
     assert_eq!(text(&output).lines().count(), 2);
     assert_eq!(setup.target.changes.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn what_runs_is_printed_told_apart_and_saved() {
+    let setup = Setup::new();
+    let path = |name: &str| setup.folder.path().join(name).display().to_string();
+    let (start, mine) = (path("router.toml"), path("mine.toml"));
+    // The stand-in was started without a file.
+    let nowhere = setup.ctl(&["save"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(String::from_utf8(nowhere.stderr).unwrap().contains("not started from a file"));
+    std::fs::write(&start, CONFIG).unwrap();
+    let told = text(&setup.ctl(&["diff", &start]));
+    assert!(told.contains(&start) && told.contains("nothing changes"), "{told}");
+    let told = text(&setup.ctl(&["rate", "wan", "33Mbit/s"]));
+    assert_eq!(told.trim(), "link wan: rate: none becomes 33Mbit/s");
+    let told = text(&setup.ctl(&["diff", &start]));
+    assert!(told.contains("  link wan: rate: 33Mbit/s becomes none"), "{told}");
+    let shown = text(&setup.ctl(&["running"]));
+    assert!(shown.contains("# changed since: link wan: rate: none becomes 33Mbit/s"), "{shown}");
+    std::fs::write(&mine, &shown).unwrap();
+    let checked = Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(["check", &mine]).output();
+    assert!(checked.unwrap().status.success(), "{shown}");
+    let told = text(&setup.ctl(&["diff", &mine]));
+    assert!(told.contains("nothing changes"), "{told}");
+    let told = text(&setup.ctl(&["save", &mine]));
+    assert!(told.contains("left as it is"), "{told}");
+    let told = text(&setup.ctl(&["save", &start]));
+    assert!(told.contains(&format!("what was in it is in {start}~")), "{told}");
+    assert_eq!(std::fs::read_to_string(format!("{start}~")).unwrap(), CONFIG);
+    let told = text(&setup.ctl(&["reload", &start, "--confirm", "60s"]));
+    assert!(told.contains(&start) && told.contains("undone in 60 s unless"), "{told}");
+    for refused in [&["save", &mine][..], &["set", "wan", "x_delay", "rest", "9us"]] {
+        let output = setup.ctl(refused);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("waits to be confirmed"), "{refused:?}: {said}");
+    }
+    let told = text(&setup.ctl(&["confirm"]));
+    assert!(told.starts_with(&format!("kept: {start} (")), "{told}");
+    let told = text(&setup.ctl(&["--json", "reload", &mine]));
+    let value: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&value["ok"], &value["file"]), (&true.into(), &mine.into()));
+    let folder = setup.ctl(&["save", setup.folder.path().to_str().unwrap()]);
+    assert_eq!(folder.status.code(), Some(2));
 }
 
 /// Help, reference and schema name the settings that change live, because all of them are made from

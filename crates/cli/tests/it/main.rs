@@ -4,5 +4,6 @@ mod attacks;
 mod bad_input;
 mod control;
 mod counters;
+mod init;
 mod report_and_sweep;
 mod sim;

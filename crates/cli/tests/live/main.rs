@@ -12,6 +12,7 @@ mod no_xdp;
 mod outage;
 mod privileges;
 mod run;
+mod running;
 mod shape;
 mod shape_refused;
 mod short_queues;

@@ -283,6 +283,9 @@ fn survives(config: &RouterConfig) {
     let text = config.text();
     let read = RouterConfig::parse(&text, "r.toml").unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(read, *config, "{text}");
+    let text = config.short_text();
+    let read = RouterConfig::parse(&text, "r.toml").unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(read, *config, "{text}");
 }
 
 #[test]
