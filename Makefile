@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1800
 
-.PHONY: help setup build run test soak page harden sbom fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak page harden sbom deb package-test fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
@@ -14,6 +14,8 @@ help:
 	@echo "make page   the live page in a Chromium, over a router under load; screenshots go to out/page (needs root)"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
+	@echo "make deb    the Debian package for this machine's architecture, in out/"
+	@echo "make package-test  installs it in a fresh Debian, uses it, removes it and looks for leftovers (root, some minutes)"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
@@ -57,6 +59,12 @@ harden:
 sbom:
 	@mkdir -p out
 	@scripts/sbom.py out/evenkeel.cdx.json
+
+deb:
+	@scripts/deb.sh
+
+package-test: setup
+	@scripts/package-test.sh
 
 # Apart from `make soak`, because it takes half an hour on two idle cores. It fails as long as a cell does not keep its promise; docs/fairdrop.md lists those.
 fairdrop-sweep:

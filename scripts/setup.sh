@@ -17,6 +17,7 @@ demo=(
 test=(
   build-essential   # what crates with C code are built with, and bench/ns3
   binutils          # nm, for the purity check of the core
+  debootstrap       # a fresh Debian, in which `make package-test` installs the package
   d-itg             # traffic source of the lab, by name
   etcd-server       # members of clusters, in a test
   frr               # BGP beside the router
