@@ -104,7 +104,7 @@ impl Setup {
     fn router(&self) -> Control {
         let config = RouterConfig::parse(CONFIG, "router.toml").unwrap();
         let path = self.folder.path().join("control.sock");
-        let mut control = Control::start(&path, &config, Arc::clone(&self.target)).unwrap();
+        let mut control = Control::start(&path, &config, None, Arc::clone(&self.target)).unwrap();
         control.monitor(&self.socket(), None).unwrap();
         control
     }
