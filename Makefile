@@ -1,6 +1,12 @@
 # The two commands: `make run` and `make test`. Each sets up what is missing first.
 SHELL := /bin/bash
 CARGO ?= cargo
+# A Rust that is installed and not on PATH is found all the same.
+found = $(shell . scripts/rust.sh; echo "$$$(1)")
+export HOME := $(call found,HOME)
+export CARGO_HOME := $(call found,CARGO_HOME)
+export RUSTUP_HOME := $(call found,RUSTUP_HOME)
+export PATH := $(call found,PATH)
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1800
 

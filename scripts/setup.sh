@@ -57,6 +57,7 @@ case "${1:-test}" in
   *) echo "usage: scripts/setup.sh [demo|test|page|bench]" >&2; exit 2 ;;
 esac
 
+. "$(dirname "$0")/rust.sh"
 if ! command -v cargo >/dev/null; then
   echo "Rust is missing: install it with rustup or your distribution (1.91 or newer), then run this again." >&2
   exit 3

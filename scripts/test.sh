@@ -2,6 +2,7 @@
 # Everything CI runs, in the order in which a mistake is cheapest to find. Ends with a line that counts the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/rust.sh
 
 passed=0 failed=0 skipped=0
 failures=() times=()
@@ -97,6 +98,24 @@ else
   echo "without the client of etcd: no protoc (Debian packages protobuf-compiler, libprotobuf-dev; make setup)"
 fi
 
+# A cargo that works only with its own toolchains, off PATH: `make` must find it by CARGO_HOME, HOME and SUDO_USER, and a HOME that has none must not hide it.
+rust_is_found() {
+  local home way found
+  home=$(mktemp -d)
+  mkdir -p "$home/.cargo/bin" "$home/.rustup" "$home/bin"
+  printf '#!/bin/sh\n[ "$RUSTUP_HOME" = "%s/.rustup" ] && echo "cargo of a test"\n' "$home" >"$home/.cargo/bin/cargo"
+  printf '#!/bin/sh\n[ "$2" != someone ] || echo "someone:x:1:1::%s:/bin/sh"\n' "$home" >"$home/bin/getent"
+  chmod +x "$home/.cargo/bin/cargo" "$home/bin/getent"
+  # Nothing else of this machine, which may have a cargo in /usr/bin.
+  ln -s $(command -v make bash env id cut) "$home/bin"
+  for way in "HOME=$home" "HOME=/nonexistent CARGO_HOME=$home/.cargo" "SUDO_USER=someone" "HOME=/nonexistent SUDO_USER=someone RUSTUP_HOME=/nowhere"; do
+    found=$(env -i PATH="$home/bin" $way make -s --eval 'found: ; @cargo --version' found)
+    [ "$found" = "cargo of a test" ] || { echo "with $way: $found"; return 1; }
+  done
+  rm -rf "$home"
+}
+
+step "Rust off the path is found" rust_is_found
 step "format" cargo fmt --all --check
 step "width" scripts/width.sh --self-test
 step "size of files and functions" scripts/size.py --self-test
