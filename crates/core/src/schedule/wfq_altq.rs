@@ -35,6 +35,8 @@
 //! PC; the drop search passes over empty queues. IPv6 flow labels are folded like addresses:
 //! unfolded, the byte that decides among 256 queues is always zero.
 
+mod aqm;
+mod drops;
 mod select;
 
 use alloc::vec::Vec;
@@ -46,9 +48,13 @@ use crate::packet::{Class, Packet};
 use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet, check_held, memory_of};
 use crate::reason::Reason;
 use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
-use crate::units::{Bytes, Nanos, Weight};
+use crate::units::{BitRate, Bytes, Nanos, Weight};
 use crate::{settings, words};
 
+use aqm::Standing;
+use drops::store_for;
+
+pub use aqm::{ClassAqm, ClassAqmConfig};
 pub use select::QueueSelect;
 
 /// Valid weights, in percent of the usual share.
@@ -100,6 +106,10 @@ settings! {
             with drop ["tail"];
         /// Most bytes in all queues together.
         live high_water: Bytes = Bytes(65_536), in HIGH_WATER_RANGE, with drop ["longest"];
+    }
+    parts {
+        /// What keeps the queues short.
+        aqm: ClassAqmConfig,
     }
     plain {
         /// How many classes there are: queues, where they are by class.
@@ -153,6 +163,9 @@ impl Discipline for WfqAltqConfig {
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
         let why = "its queues are of hashes, which are not compared over workers: \
                    pfq and pdrr share by flow";
+        if self.aqm.is_on() {
+            return Some(("aqm = \"codel\"", "each worker would judge its part of a queue alone"));
+        }
         (self.select != QueueSelect::Class).then_some(("select = \"hash-…\"", why))
     }
 }
@@ -187,6 +200,7 @@ pub struct WfqAltq<P> {
     /// Under `longest`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept
     /// apart from the slots so that the search for the largest reads consecutive memory.
     loads: Vec<u32>,
+    standing: Standing,
 }
 
 impl<P: Packet> WfqAltq<P> {
@@ -208,6 +222,7 @@ impl<P: Packet> WfqAltq<P> {
         let mut this = Self {
             queues: QueueSet::new(slots.len(), 0),
             loads: alloc::vec![0; slots.len()],
+            standing: Standing::new(slots.len()),
             slots,
             pointer: OUT,
             ring: 0,
@@ -385,59 +400,11 @@ impl<P: Packet> WfqAltq<P> {
         }
         best
     }
-
-    /// Notes that the backlog or the weight of `queue` changed.
-    fn weigh(&mut self, queue: usize) {
-        if self.config.drop == DropRule::Longest {
-            let backlog = self.queues.backlog(queue);
-            self.loads[queue] = if backlog.packets == 0 {
-                0
-            } else {
-                let by_weight = backlog.bytes.0 * 100 / u64::from(self.slots[queue].weight.0);
-                u32::try_from(by_weight).unwrap_or(u32::MAX - 1) + 1
-            };
-        }
-    }
-
-    /// The queue with the most bytes by weight; the first from the pointer among equals.
-    fn longest(&self) -> Option<usize> {
-        let most = self.loads.iter().copied().max().filter(|most| *most > 0)?;
-        let mut at = self.loads.iter().enumerate().filter(|(_, load)| **load == most);
-        let (first, _) = at.next()?;
-        if at.next().is_none() {
-            return Some(first);
-        }
-        self.ring().map(usize::from).find(|q| self.loads[*q] == most)
-    }
-
-    /// Drops from the longest queue until the limit over all queues is kept. Whether the last
-    /// packet of `arrived` went.
-    fn shed(&mut self, arrived: usize, dropped: &mut dyn DropSink<P>) -> Treated {
-        let high_water = self.config.high_water;
-        let mut treated = Treated::Queued;
-        while self.queues.total().bytes > high_water
-            || self.queues.total().packets as usize >= store_for(high_water)
-        {
-            let Some(queue) = self.longest() else { break };
-            let Some(packet) = self.queues.pop(queue) else { break };
-            self.weigh(queue);
-            if queue == arrived && self.queues.is_empty(queue) {
-                treated = Treated::Dropped(Reason::LongestQueue);
-            }
-            dropped.dropped(packet, Reason::LongestQueue);
-        }
-        treated
-    }
 }
 
 /// Bytes that a queue of this weight gets per visit.
 fn quantum(weight: Weight) -> i64 {
     QUANTUM * i64::from(weight.0) / 100
-}
-
-/// Packets that fit under `high_water`, and the one that arrives when it is reached.
-fn store_for(high_water: Bytes) -> usize {
-    (high_water.0 / SHORTEST_PACKET) as usize + 1
 }
 
 impl<P: Packet> ByClass<P> for WfqAltq<P> {
@@ -459,6 +426,7 @@ impl<P: Packet> ByClass<P> for WfqAltq<P> {
 
     fn take(&mut self, queue: usize) -> Option<P> {
         let packet = self.queues.pop(queue)?;
+        self.ends(queue);
         self.weigh(queue);
         Some(packet)
     }
@@ -473,6 +441,7 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
             dropped.dropped(packet, Reason::QueueFull);
             return Treated::Dropped(Reason::QueueFull);
         }
+        self.begins(queue);
         self.queues.push(queue, packet);
         self.weigh(queue);
         self.enter(queue);
@@ -500,13 +469,16 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
         self.queues.busy() == 0
     }
 
-    fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         if self.queues.busy() == 0 {
             return None;
         }
-        let queue = self.turn(None);
-        let packet = self.queues.pop(queue)?;
-        self.weigh(queue);
+        let (queue, packet) = if self.config.aqm.is_on() {
+            self.serve_short(now, dropped)?
+        } else {
+            let queue = self.turn(None);
+            (queue, self.take(queue)?)
+        };
         self.slots[queue].quota -= cost(packet.ip_len());
         Some(packet)
     }
@@ -535,8 +507,13 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
                 self.weigh(queue);
             }
         }
+        self.weigh_all();
         self.reserve();
         Ok(Wake::No)
+    }
+
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.standing.set_rate(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
@@ -549,6 +526,7 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
             self.loads[queue] = 0;
         }
         (self.pointer, self.ring) = (OUT, 0);
+        self.weigh_all();
     }
 
     fn meters(&self) -> Meters {

@@ -15,7 +15,9 @@ use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::qfq::{Qfq, QfqConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::wfq_altq::{
+    ClassAqm, ClassAqmConfig, DropRule, QueueSelect, WfqAltq, WfqAltqConfig,
+};
 use evenkeel_core::schedule::{AnyScheduler, Discipline, DisciplineConfig, Treated, Wake};
 use evenkeel_core::settings::{Change, ChangeTime, Key, Kind, PerClass, SettingError, Value};
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Scheduler, Weight};
@@ -37,13 +39,15 @@ fn wfq_configs() -> impl Strategy<Value = WfqAltqConfig> {
     let drop = prop_oneof![Just(DropRule::Longest), Just(DropRule::Tail)];
     let weight = prop_oneof![Just(1u32), Just(30), Just(100), Just(1_000), Just(10_000)];
     let weights = prop::collection::vec(weight, 0..9);
-    (1u16..9, weights, select, drop, 1_500u64..20_000, 1u32..8).prop_map(
-        |(queues, weights, select, drop, high_water, limit)| {
+    let aqm = (prop::sample::select(ClassAqm::ALL), aqm_configs())
+        .prop_map(|(aqm, law)| ClassAqmConfig { aqm, law });
+    (1u16..9, weights, select, drop, 1_500u64..20_000, 1u32..8, aqm).prop_map(
+        |(queues, weights, select, drop, high_water, limit, aqm)| {
             let weights: Vec<_> =
                 weights.into_iter().take(usize::from(queues)).map(Weight).collect();
             let (high_water, limit) = (Bytes(high_water), PerClass::all(limit));
             let of = WfqAltqConfig::with_weights(weights);
-            WfqAltqConfig { queues, classes: queues, select, drop, high_water, limit, ..of }
+            WfqAltqConfig { queues, classes: queues, select, drop, high_water, limit, aqm, ..of }
         },
     )
 }

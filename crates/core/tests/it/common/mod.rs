@@ -294,6 +294,9 @@ impl Subject for WfqAltq<TestPacket> {
     fn by_class(&self) -> bool {
         self.config().select == QueueSelect::Class
     }
+    fn drops_at_the_head(&self) -> bool {
+        self.config().aqm.is_on()
+    }
 }
 
 impl Subject for Lct<TestPacket> {
