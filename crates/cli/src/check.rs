@@ -2,6 +2,7 @@
 
 mod fairdrop;
 mod queues;
+mod rules;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -207,6 +208,7 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .flat_map(of_link)
         .chain(too_large(config))
         .chain(queues::advice(config))
+        .chain(rules::advice(config))
         .chain(fairdrop::advice(config))
         .collect()
 }

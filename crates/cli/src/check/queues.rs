@@ -46,6 +46,24 @@ fn of_link(link: &LinkConfig) -> Vec<String> {
             rate_text(rate)
         ));
     }
+    if core.rate.is_some()
+        && let Some(limit) = shortest_queue(&link.discipline)
+        && core.ring.slots > limit
+    {
+        said.push(format!(
+            "link {port}: a ring of {} packets above queues of {limit}: a refill can empty a \
+             queue, and then {} cannot tell classes apart",
+            core.ring.slots,
+            link.discipline.name()
+        ));
+    }
+    if core.slowest().is_none() && !matches!(link.discipline, DisciplineConfig::Fifo(_)) {
+        said.push(format!(
+            "link {port}: without a rate packets wait behind the port, where {} has no say: give \
+             it a `rate` a little below the line's",
+            link.discipline.name()
+        ));
+    }
     if let (Some(rate), Some(shaper)) = (core.rate, core.shaper)
         && shaper.rate >= rate
     {
@@ -63,6 +81,15 @@ fn of_link(link: &LinkConfig) -> Vec<String> {
         ));
     }
     said
+}
+
+/// The shortest of the queues of classes, packets.
+fn shortest_queue(discipline: &DisciplineConfig) -> Option<u32> {
+    match discipline {
+        DisciplineConfig::WfqAltq(own) => own.limit.first(own.queue_count().into()).min(),
+        DisciplineConfig::Lct(own) => own.limit.first(own.classes.into()).min(),
+        _ => None,
+    }
 }
 
 /// The buffer of a discipline, and when its queues count as standing, where that matters.

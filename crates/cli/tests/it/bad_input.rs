@@ -328,10 +328,44 @@ fn check_says_where_packets_wait_long() {
     assert_eq!(advice(&format!("{rate}discipline = {{ kind = \"fifo\", limit = 50 }}")), "");
     assert!(advice(&format!("{rate}{short}\nring = {{ slots = 128 }}")).contains("takes 78 ms"));
     assert!(advice(short).contains("without a rate max_delay bounds nothing"));
+    assert!(advice("discipline = { kind = \"drr\" }").contains("where drr has no say"));
+    let wfq = "discipline = { kind = \"wfq-altq\" }\nring = { slots = 51 }";
+    assert!(
+        advice(&format!("rate = \"1Gbit/s\"\n{wfq}")).contains("51 packets above queues of 50")
+    );
     let shaped = "shaper = { rate = \"30Mbit/s\", burst = \"3000B\" }";
     assert!(advice(&format!("{rate}{short}\n{shaped}")).contains("not slower than the link"));
     let slow = "discipline = { kind = \"codel\", target = \"80ms\" }";
     assert!(advice(&format!("{rate}{slow}")).contains("less than two targets"));
+}
+
+/// The first rule that fits decides: one behind a wider one is never asked.
+#[test]
+fn check_says_which_rules_no_packet_reaches() {
+    let folder = Folder::new();
+    let advice = |rules: &str| {
+        let toml = format!(
+            "[[port]]\nname = \"wan\"\ninterface = \"not-here0\"\n[[class]]\nname = \"rest\"\n\
+             [[class]]\nname = \"one\"\nmatch = [{rules}]\n[[class]]\nname = \"two\"\n\
+             match = [{{ source = \"10.1.2.0/24\", protocol = \"udp\" }}]\n"
+        );
+        let file = folder.write("router.toml", &toml);
+        let output = evenkeel(&["check", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{}", errors(&output));
+        text(&output).lines().filter(|l| l.starts_with("advice: ")).collect::<Vec<_>>().join("\n")
+    };
+    let hidden = "class two: rule 1 is never reached: rule 1 of class one takes all that fits it";
+    assert!(advice("{ source = \"10.1.0.0/16\" }").contains(hidden));
+    assert!(advice("{ protocol = \"udp\" }, { dscp = 46 }").contains(hidden));
+    for reached in [
+        "{ source = \"10.1.0.0/16\", protocol = \"tcp\" }",
+        "{ source = \"10.1.2.0/25\" }",
+        "{ source = \"10.1.0.0/16\", destination_port = \"1-65535\" }",
+        "{ source = \"10.1.0.0/16\", dscp = 46 }",
+        "{ destination = \"10.1.0.0/16\" }",
+    ] {
+        assert_eq!(advice(reached), "", "{reached}");
+    }
 }
 
 /// FairDrop measures its worker's core: where that is not its own, or not all there is, it is told.
