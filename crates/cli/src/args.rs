@@ -258,6 +258,10 @@ pub(crate) struct ShapeArgs {
     /// adsl-pppoa or adsl-pppoe, or bytes.
     #[arg(long, value_name = "LINE", value_parser = overhead, default_value = "ethernet")]
     pub(crate) overhead: FramingConfig,
+    /// The line's rate changes (LTE, satellite, cable): --down and --up are the most that it
+    /// carries, and the rates follow it, down to this; without RATE to a tenth of them.
+    #[arg(long, value_name = "RATE", value_parser = rate, num_args = 0..=1, require_equals = true)]
+    pub(crate) follow: Option<Option<BitRate>>,
     /// End after this time (60s), unless `evenkeel ctl confirm` comes before: for a first start
     /// over the very interface.
     #[arg(long, value_name = "TIME", value_parser = confirmation)]

@@ -1,5 +1,6 @@
 //! `evenkeel ctl`: a running router asked and changed.
 
+mod follow;
 pub(crate) mod save;
 
 use std::fmt::Write as _;
@@ -226,6 +227,9 @@ fn show(snapshot: &Snapshot) -> String {
         text += &classes(link).render();
         if let Some(seen) = &link.admission {
             text += &admission::view(seen, snapshot.time_ns);
+        }
+        if let Some(seen) = &link.follow {
+            text += &follow::view(seen, snapshot.time_ns);
         }
         if link.classes.iter().any(|class| class.control.is_some()) {
             text += &control_table(link);

@@ -4,7 +4,7 @@ use evenkeel_config::Attach;
 use evenkeel_config::RouterConfig;
 use evenkeel_config::tables::short_queues;
 use evenkeel_core::BitRate;
-use evenkeel_core::link::{FramingConfig, Overhead};
+use evenkeel_core::link::{FramingConfig, LinkConfig, Overhead};
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_router::Disciplines;
 
@@ -46,11 +46,15 @@ fn router_toml(args: &ShapeArgs) -> String {
     let ingress = quoted(&format!("{interface}-ingress"));
     let overhead = overhead_toml(&args.overhead);
     let link = |port: &str, rate: BitRate, attach: Attach| {
+        let control = follow_toml(args, rate);
         let (rate, discipline) = (rate_text(rate), short_queues(Some(attach)));
-        format!("[[link]]\nport = {port}\nrate = \"{rate}\"\n{overhead}discipline = {discipline}\n")
+        format!(
+            "[[link]]\nport = {port}\nrate = \"{rate}\"\n{overhead}discipline = {discipline}\n\
+             {control}"
+        )
     };
     format!(
-        "# evenkeel shape {interface} --down {down} --up {up}{}\n\n\
+        "# evenkeel shape {interface} --down {down} --up {up}{}{}\n\n\
          [[port]]\nname = {name}\ninterface = {name}\n\
          # The kernel routes, filters and translates as before; only its queues are ours.\n\
          attach = \"inline\"\n\n\
@@ -58,9 +62,27 @@ fn router_toml(args: &ShapeArgs) -> String {
          waits in a\n# queue of its own that an AQM keeps short.\n{}\n\
          # What arrives there.\n{}",
         overhead_argument(&args.overhead),
+        follow_argument(args),
         link(&name, args.up, Attach::InlineWire),
         link(&ingress, args.down, Attach::InlineKernel)
     )
+}
+
+/// The key `control` of a link whose line carries so much at most; nothing of a steady one.
+fn follow_toml(args: &ShapeArgs, most: BitRate) -> String {
+    let Some(least) = args.follow else { return String::new() };
+    let least = least.unwrap_or(BitRate(most.0 / 10).max(LinkConfig::MIN_RATE)).min(most);
+    let [min, max] = [least, most].map(rate_text);
+    format!("control = {{ kind = \"latency\", min = \"{min}\", max = \"{max}\" }}\n")
+}
+
+/// As it was written.
+fn follow_argument(args: &ShapeArgs) -> String {
+    match args.follow {
+        None => String::new(),
+        Some(None) => " --follow".to_owned(),
+        Some(Some(least)) => format!(" --follow={}", rate_text(least)),
+    }
 }
 
 /// Keys of a link, a line each; nothing of Ethernet's.
@@ -93,7 +115,7 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser as _;
-    use evenkeel_config::LinkConfig;
+    use evenkeel_config::{LinkConfig, LinkControl};
     use evenkeel_core::schedule::DisciplineConfig;
     use evenkeel_core::schedule::pdrr::Fair;
 
@@ -130,6 +152,25 @@ mod tests {
         let bare: Vec<_> = text.lines().filter(named).collect();
         assert_eq!(RouterConfig::parse(&bare.join("\n"), "bare").unwrap(), config);
         assert_eq!((config.peer_of(0), config.peer_of(1)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn rates_follow_the_line_down_to_a_tenth_or_to_what_is_said() {
+        let line = "eth0 --down 50Mbit/s --up 8Mbit/s";
+        for (said, wanted) in [
+            ("--follow", [(800_000, 8_000_000), (5_000_000, 50_000_000)]),
+            ("--follow=2Mbit/s", [(2_000_000, 8_000_000), (2_000_000, 50_000_000)]),
+            ("--follow=9Mbit/s", [(8_000_000, 8_000_000), (9_000_000, 50_000_000)]),
+        ] {
+            let config = config(&format!("{line} {said}")).unwrap();
+            let bounds = config.links.iter().map(|link| {
+                let law = link.control.as_ref().and_then(LinkControl::latency).unwrap().law;
+                (law.min.0, law.max.0)
+            });
+            assert_eq!(bounds.collect::<Vec<_>>(), wanted, "{said}");
+        }
+        assert!(config(line).unwrap().links.iter().all(|link| link.control.is_none()));
+        assert!(config(&format!("{line} --follow=fast")).unwrap_err().contains("--follow"));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl LinkConfig {
             LinkChange::Wire(change) => link.core.set_live(change, classes)?,
             LinkChange::Discipline(discipline) => link.discipline = discipline.clone(),
             LinkChange::Control(on) => match &mut link.control {
-                Some(control) => control.on = *on,
+                Some(control) => control.set_on(*on),
                 None => return Err(LinkChangeError::NoControl(link.port)),
             },
             LinkChange::Admission(change) => match &mut link.admission {
@@ -136,7 +136,8 @@ pub enum LinkChangeError {
     NoAdmission(String),
     /// It has no dynamic control.
     #[error(
-        "link {0} has no control: give it [link.control] with kind = \"lct\" and discipline lct"
+        "link {0} has no control: give it [link.control], with kind = \"lct\" and discipline lct, \
+         or kind = \"latency\" and a rate"
     )]
     NoControl(String),
 }

@@ -5,6 +5,7 @@ use evenkeel_core::settings::{ChangeTime, SettingError, Settings};
 use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Changed, changes};
 
+use crate::control::LinkControl;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What
@@ -183,18 +184,29 @@ fn links(
     );
     let control = |link: &LinkConfig| match &link.control {
         None => "none".to_owned(),
-        Some(control) if control.on => "on".to_owned(),
+        Some(control) if control.is_on() => "on".to_owned(),
         Some(_) => "off".to_owned(),
     };
     value(out, &format!("{at}: control"), control(old), control(new));
-    if let (Some(was), Some(is)) = (&old.control, &new.control) {
-        // Whether it is on has been told.
-        let turned =
-            changes(was, is, new_classes).into_iter().filter(|changed| changed.key.name != "on");
-        out.extend(turned.map(|Changed { name, was, is, .. }| {
+    // Whether it is on has been told.
+    let turned = match (&old.control, &new.control) {
+        (Some(LinkControl::Lct(was)), Some(LinkControl::Lct(is))) => {
+            changes(&**was, &**is, new_classes)
+        }
+        (Some(LinkControl::Latency(was)), Some(LinkControl::Latency(is))) => changes(was, is, &[]),
+        (Some(was), Some(is)) => {
+            let (was, is) = (was.name().to_owned(), is.name().to_owned());
+            value(out, &format!("{at}: control.kind"), was, is);
+            Vec::new()
+        }
+        _ => Vec::new(),
+    };
+    let turned = turned.into_iter().filter(|changed| changed.key.name != "on");
+    out.extend(
+        turned.map(|Changed { name, was, is, .. }| {
             format!("{at}: control.{name}: {was} becomes {is}")
-        }));
-    }
+        }),
+    );
     admission(out, &at, old.admission.as_ref(), new.admission.as_ref());
     if old.discipline.name() != new.discipline.name() {
         return;

@@ -46,7 +46,7 @@ pub use change::{
 pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };
-pub use control::LinkControl;
+pub use control::{LatencyControl, LctControl, LinkControl};
 pub use diff::{diff, fixed_change, fixed_setting};
 pub use discipline::{OwnError, own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};

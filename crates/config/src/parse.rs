@@ -308,6 +308,14 @@ fn links_of(
             let message = format!("no port {port:?}; {}", suggest(port, &port_names));
             reader.fail_at(fields, "port", message);
         }
+        let control = link.as_ref().and_then(|link| link.control.as_ref()?.latency());
+        if let Some(Name(line)) = control.and_then(|control| control.line.as_ref())
+            && !port_names.contains(&line.as_str())
+            && let Some(fields) = fields.table("control")
+        {
+            let message = format!("no port {line:?}; {}", suggest(line, &port_names));
+            reader.fail_at(fields, "line", message);
+        }
         by_port.insert(port.to_owned(), link);
     }
     ports
@@ -340,13 +348,14 @@ fn link_of(
         None if core.slowest().is_some() => parse_discipline(short_queues(attach), classes).ok()?,
         None => DisciplineConfig::Fifo(FifoConfig::default()),
     };
-    let control = match fields.table("control") {
-        Some(table) => Some(control_of(reader, table, &discipline, classes)?),
-        None => None,
-    };
     let admission = match fields.table("admission") {
         Some(table) => Some(settings_of(reader, table, &[])?),
         None => None,
     };
-    Some(LinkConfig { port: fields.text("port")?.to_owned(), core, discipline, control, admission })
+    let port = fields.text("port")?.to_owned();
+    let mut link = LinkConfig { port, core, discipline, control: None, admission };
+    if let Some(table) = fields.table("control") {
+        link.control = Some(control_of(reader, table, &link, classes)?);
+    }
+    Some(link)
 }

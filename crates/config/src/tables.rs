@@ -159,7 +159,7 @@ pub static LINK: Section = Section {
             "control",
             Kind::Variants(CONTROLS),
             "none: knobs stay as they are set",
-            "What turns the knobs of the discipline from what is measured.",
+            "What turns the knobs of the discipline, or the rate, from what is measured.",
         ),
         Key::optional(
             "admission",
@@ -185,7 +185,7 @@ pub static DISCIPLINES: &[(&str, &Section)] = &{
 };
 
 /// The controls by their `kind`.
-pub static CONTROLS: &[(&str, &Section)] = &[("lct", LinkControl::SECTION)];
+pub static CONTROLS: &[(&str, &Section)] = LinkControl::KINDS;
 
 /// `kind = "own"`.
 pub static OWN: Section = Section {

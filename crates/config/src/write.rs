@@ -6,6 +6,7 @@ use evenkeel_core::settings::{Presence, Settings, Value as Held};
 use evenkeel_settings::typed::{Entries, table_of};
 use toml::{Table, Value};
 
+use crate::control::LinkControl;
 use crate::discipline::{own_settings, parse_discipline};
 use crate::model::{LinkConfig, RouterConfig};
 use evenkeel_core::schedule::DisciplineConfig;
@@ -112,7 +113,11 @@ fn link_lines(link: &LinkConfig, classes: &[&str]) -> String {
         text += &differing(link.discipline.entries(), usual, classes);
     }
     if let Some(control) = &link.control {
-        let _ = write!(text, "\n[link.control]\nkind = \"lct\"\n{}", lines(control, classes));
+        let lines = match control {
+            LinkControl::Lct(control) => lines(&**control, classes),
+            LinkControl::Latency(control) => lines(control, &[]),
+        };
+        let _ = write!(text, "\n[link.control]\nkind = {:?}\n{lines}", control.name());
     }
     if let Some(admission) = &link.admission {
         let _ = write!(text, "\n[link.admission]\n{}", lines(admission, &[]));
@@ -140,8 +145,12 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
     }
     entry.insert("discipline".into(), Value::Table(discipline));
     if let Some(control) = &link.control {
-        let mut control = table_of(control.entries(), classes);
-        control.insert("kind".into(), "lct".into());
+        let kind = control.name();
+        let mut control = match control {
+            LinkControl::Lct(control) => table_of(control.entries(), classes),
+            LinkControl::Latency(control) => table_of(control.entries(), &[]),
+        };
+        control.insert("kind".into(), kind.into());
         entry.insert("control".into(), Value::Table(control));
     }
     entry.extend(link.admission.as_ref().map(|one| ("admission".to_owned(), table(one, &[]))));

@@ -47,6 +47,7 @@ pub mod policy;
 pub mod prefix_map;
 pub mod rewrite;
 pub mod service;
+pub mod stamps;
 pub mod usual;
 
 pub use evenkeel_core::{ParsePrefixError, Prefix};

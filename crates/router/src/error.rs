@@ -192,8 +192,8 @@ pub enum CommandError {
         /// Its discipline.
         discipline: &'static str,
     },
-    /// It was asked what happened to a flow where no admission remembers.
-    #[error("{}: nothing is refused or remembered there", match link {
+    /// It was asked what happened to a flow where no admission remembers, and nothing did.
+    #[error("{}, and nothing of the flow waits or was dropped or marked of late", match link {
         Some(link) => format!("link {link} has no admission"),
         None => "no link of this router has an admission".to_owned(),
     })]

@@ -408,6 +408,9 @@ counters! {
         /// Who may enter; `None`: everybody.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each admission: Option<AdmissionSnapshot>;
+        /// What lets its rate follow a line; `None`: nothing does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each follow: Option<FollowSnapshot>;
         /// Classes in the order of the configuration.
         each classes: Vec<ClassSnapshot>;
     }
@@ -458,6 +461,38 @@ counters! {
         /// Its queue limit; `None` if limits are not controlled.
         state limit: Option<u32>, "packets";
     }
+}
+
+counters! {
+    /// A rate that follows a line.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct FollowSnapshot {
+        /// Whether it changes the rate; otherwise it says what it would do.
+        state on: bool;
+        /// The rate that the link should have, bit/s.
+        state wanted_bps: u64, "bit/s";
+        /// How long packets last waited on the line, ns; `None`: none has come back yet.
+        state waits_ns: Option<u64>, "ns";
+        /// Changes of the rate since the start.
+        count steps: u64, "steps";
+        /// Intervals in which the link was busy and no packet came back.
+        count silent: u64, "intervals";
+        /// The latest steps, the oldest first.
+        state latest: Vec<FollowStep>;
+    }
+}
+
+/// A change of a rate that follows a line.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FollowStep {
+    /// When, `CLOCK_MONOTONIC`, ns.
+    pub at_ns: u64,
+    /// From this rate, bit/s.
+    pub from_bps: u64,
+    /// To this one.
+    pub to_bps: u64,
+    /// Why.
+    pub why: String,
 }
 
 impl Snapshot {

@@ -1,6 +1,6 @@
 //! The same scenario, varied: faster, or with a mechanism switched off.
 
-use evenkeel_config::{Change, LinkChange, RouterConfig};
+use evenkeel_config::{Change, LinkChange, LinkControl, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::control::INTERVAL_RANGE;
 use evenkeel_core::drop::FairDropConfig;
@@ -43,7 +43,11 @@ impl Scenario {
         }
         let controls = scaled.routers.iter_mut().flat_map(|router| &mut router.config.links);
         for control in controls.filter_map(|link| link.control.as_mut()) {
-            let interval = &mut control.config.interval;
+            let interval = match control {
+                LinkControl::Lct(control) => &mut control.config.interval,
+                // Round trips do not scale.
+                LinkControl::Latency(_) => continue,
+            };
             let (before, after) = (*interval, times(*interval));
             if !INTERVAL_RANGE.contains(&after.0) {
                 let least = *INTERVAL_RANGE.start() as f64 / before.0 as f64;

@@ -1,7 +1,7 @@
 //! `[link.control]`: defaults by class name, per-class limits, what is refused, and the live
 //! switch.
 
-use evenkeel_config::{LinkChange, LinkControl, RouterConfig, diff, parse_change};
+use evenkeel_config::{LctControl, LinkChange, LinkControl, RouterConfig, diff, parse_change};
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity};
 use evenkeel_core::{Class, Fraction, Nanos};
 
@@ -10,9 +10,9 @@ const HEAD: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth1\"\n[[class]]\nn
                     [[link]]\nport = \"wan\"\ndiscipline = { kind = \"lct\", x_delay = { rest = \
                     \"3ms\" } }\n";
 
-fn control(body: &str) -> LinkControl {
+fn control(body: &str) -> LctControl {
     let config = RouterConfig::parse(&format!("{HEAD}{body}"), "r.toml").unwrap();
-    config.links[0].control.clone().unwrap()
+    config.links[0].control.as_ref().and_then(LinkControl::lct).cloned().unwrap()
 }
 
 fn error(body: &str) -> String {
@@ -111,9 +111,51 @@ fn it_is_built_for_lct_only_and_starts_from_its_knobs() {
             .unwrap();
     let link = &config.links[0];
     let meters = evenkeel_core::measure::Qostat::new(2);
-    let built = link.control.as_ref().unwrap().build(Nanos(5), &link.discipline, &meters).unwrap();
+    let control = link.control.as_ref().and_then(LinkControl::lct).unwrap();
+    let built = control.build(Nanos(5), &link.discipline, &meters).unwrap();
     assert!(!built.is_enabled() && built.due() > Nanos(5));
     assert_eq!(built.x_delay(Class(0)), Nanos::from_millis(3));
     let fifo = evenkeel_config::parse_discipline("kind = \"fifo\"", &["rest", "voice"]).unwrap();
-    assert!(link.control.as_ref().unwrap().build(Nanos(5), &fifo, &meters).is_none());
+    assert!(control.build(Nanos(5), &fifo, &meters).is_none());
+}
+
+const LINE: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth1\"\n[[port]]\nname = \"lan\"\n\
+                    interface = \"eth0\"\n[[link]]\nport = \"wan\"\n";
+
+#[test]
+fn a_rate_follows_a_line_within_its_bounds() {
+    let parse = |body: &str| {
+        RouterConfig::parse(&format!("{LINE}{body}"), "r.toml").map_err(|error| error.to_string())
+    };
+    let whole = "rate = \"20Mbit/s\"\ncontrol = { kind = \"latency\", min = \
+                 \"2Mbit/s\", max = \"50Mbit/s\"";
+    let config = parse(&format!("{whole}, line = \"lan\", on = false }}")).unwrap();
+    let control = config.links[0].control.as_ref().and_then(LinkControl::latency).unwrap();
+    assert_eq!((control.law.min.0, control.law.max.0), (2_000_000, 50_000_000));
+    assert_eq!(control.line.as_ref().map(|line| line.0.as_str()), Some("lan"));
+    assert!(!control.on && config.links[0].control.as_ref().is_some_and(|c| !c.is_on()));
+    // As it is written, it is read again.
+    assert_eq!(RouterConfig::parse(&config.text(), "again.toml").unwrap(), config);
+    let on = parse(&format!("{whole}, line = \"lan\" }}")).unwrap();
+    assert_eq!(diff(&config, &on), ["link wan: control: off becomes on"]);
+    let other = parse(&format!("{whole}, line = \"lan\", delay = \"30ms\" }}")).unwrap();
+    assert_eq!(diff(&on, &other), ["link wan: control.delay: 15ms becomes 30ms"]);
+    for (body, wanted) in [
+        (whole.replace("rate = \"20Mbit/s\"\n", "") + " }", "no rate that could follow"),
+        (whole.replace("min = \"2Mbit", "min = \"60Mbit") + " }", "min is above max"),
+        (
+            whole.replace("min = \"2Mbit", "min = \"21Mbit") + " }",
+            "begins with 20Mbit/s: not within",
+        ),
+        (format!("{whole}, line = \"wam\" }}"), "no port \"wam\"; did you mean \"wan\"?"),
+        (format!("{whole}, delay = \"0s\" }}"), "out of range; valid: 1ms to 1s"),
+        (
+            whole.replace(", max = \"50Mbit/s\"", "") + " }",
+            "control.max: this required key is missing",
+        ),
+        (format!("{whole} }}\n[router]\nworkers = 2"), "control"),
+    ] {
+        let error = parse(&body).unwrap_err();
+        assert!(error.contains(wanted) && error.starts_with("r.toml:"), "{error}\nlacks\n{wanted}");
+    }
 }

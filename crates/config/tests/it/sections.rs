@@ -3,8 +3,9 @@
 
 use evenkeel_config::cluster::{BalancerForwarder, ClusterLink};
 use evenkeel_config::{
-    BalancerSection, ClassConfig, ClusterSection, LinkControl, MembershipSection, PortConfig,
-    RouterConfig, RouterSection, ServiceConfig, diff, reference_markdown, router_schema, tables,
+    BalancerSection, ClassConfig, ClusterSection, LatencyControl, LctControl, MembershipSection,
+    PortConfig, RouterConfig, RouterSection, ServiceConfig, diff, reference_markdown,
+    router_schema, tables,
 };
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::class_map::Match;
@@ -100,9 +101,13 @@ fn cases() -> Vec<Case> {
             "[[link]]\nport = \"third\"\n[link.shaper]\n",
             &[&[("rate", "\"4Mbit/s\""), ("burst", "\"5000B\"")]],
         ),
-        of::<LinkControl>(
+        of::<LctControl>(
             &format!("{WAN}discipline = {{ kind = \"lct\" }}\n[link.control]\nkind = \"lct\"\n"),
             &[&[], &[("delay_degraded", "\"60s\"")], &[("x_min", "\"1ns\"")]],
+        ),
+        of::<LatencyControl>(
+            &format!("{WAN}rate = \"10Mbit/s\"\n[link.control]\nkind = \"latency\"\n"),
+            &[&[("min", "\"1Mbit/s\""), ("max", "\"20Mbit/s\""), ("line", "\"third\"")]],
         ),
         of::<AdmissionConfig>(
             &format!("{WAN}discipline = {{ kind = \"pdrr\" }}\n[link.admission]\n"),

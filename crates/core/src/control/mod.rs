@@ -14,6 +14,8 @@
 //!             └─ every 1/16 of it: X_DELAY is moved about its value (dither, see `lct`) ─────┘
 //! ```
 //!
+//! [`follow`] is another one, of a link's rate, for lines whose rate changes.
+//!
 //! [`Controller`] is a pure state machine: time and meters are arguments, the driver of the link
 //! applies the knobs ([`Controller::run`] does both). A class without traffic is frozen: its state
 //! stays, and it has no say.
@@ -21,6 +23,7 @@
 //! Cost: one pass over the classes per dither step; no allocation after construction.
 
 mod config;
+pub mod follow;
 pub mod lct;
 pub mod queue_limits;
 

@@ -4,6 +4,7 @@ pub mod congestion;
 pub mod counters;
 mod histogram;
 mod qostat;
+pub mod round_trips;
 
 pub use counters::{Counter, CounterKind, Tally, add_buckets, buckets_since};
 pub use histogram::{BadBucket, Histogram};

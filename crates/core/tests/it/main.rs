@@ -17,6 +17,7 @@ mod fairdrop_shares;
 mod fairdrop_workers;
 mod flow_aware_link;
 mod flow_aware_vectors;
+mod follow;
 mod lct;
 mod lct_policies;
 mod link;

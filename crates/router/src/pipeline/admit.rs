@@ -44,6 +44,9 @@ impl Pipeline {
         let slot = &mut self.ports[port];
         let room = slot.room.saturating_sub(slot.tx.len());
         if let Some(treated) = slot.link.pass(at, &queued, room) {
+            if let Some(line) = &mut slot.line {
+                line.leaves(at, self.pool.bytes(&queued.frame), queued.wire_len);
+            }
             slot.tx.push_back(queued.leave(&mut self.pool));
             return treated;
         }

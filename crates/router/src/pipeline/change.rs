@@ -47,6 +47,13 @@ impl Pipeline {
                 self.settings.links[at] = wanted;
                 Ok(())
             }
+            LinkChange::Control(_)
+                if wanted.control.as_ref().is_some_and(|c| c.latency().is_some()) =>
+            {
+                self.settings.links[at] = wanted;
+                self.follow_lines(now);
+                Ok(())
+            }
             LinkChange::Control(on) => self.switch_control(now, at, *on),
             // A discipline and an admission are built anew as far as they differ.
             LinkChange::Wire(_)
@@ -71,7 +78,7 @@ impl Pipeline {
         };
         self.agenda.touch(at);
         if let Some(control) = &mut configured.control {
-            control.on = on;
+            control.set_on(on);
         }
         if on && !controller.is_enabled() {
             // Knobs may have been set since: it starts from those.

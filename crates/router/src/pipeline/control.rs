@@ -38,7 +38,7 @@ impl PortSlot {
     /// The controller that the link's configuration asks for, starting at `now`.
     pub(super) fn start_control(&mut self, now: Nanos, config: &LinkConfig) {
         let build = |control: &evenkeel_config::LinkControl| {
-            control.build(now, &config.discipline, self.link.qostat())
+            control.lct()?.build(now, &config.discipline, self.link.qostat())
         };
         self.control = config.control.as_ref().and_then(build);
     }

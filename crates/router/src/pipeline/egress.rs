@@ -9,6 +9,8 @@ use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::counters::ByReason;
+use super::line::Line;
+use super::losses::Losses;
 use super::packet::QueuedPacket;
 
 /// The link of a port, with one of the built-in disciplines or a user's own.
@@ -25,6 +27,9 @@ pub(super) struct Egress<'a> {
     pub(super) tx: &'a mut VecDeque<Frame>,
     pub(super) room: usize,
     pub(super) tx_dropped: &'a mut ByReason,
+    pub(super) losses: &'a mut Losses,
+    /// Who looks at what leaves, if somebody does.
+    pub(super) line: Option<&'a mut Line>,
 }
 
 impl LinkSink<QueuedPacket> for Egress<'_> {
@@ -32,7 +37,13 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         self.room.saturating_sub(self.tx.len())
     }
 
-    fn transmitted(&mut self, _at: Nanos, packet: QueuedPacket) {
+    fn transmitted(&mut self, at: Nanos, packet: QueuedPacket) {
+        if let Some(line) = &mut self.line {
+            line.leaves(at, self.pool.bytes(&packet.frame), packet.wire_len);
+        }
+        if packet.marked {
+            self.losses.marked(at, packet.flow_hash);
+        }
         if self.tx.len() < TX_QUEUE {
             self.tx.push_back(packet.leave(self.pool));
         } else {
@@ -41,8 +52,9 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         }
     }
 
-    fn dropped(&mut self, _at: Nanos, packet: QueuedPacket, _reason: Reason) {
+    fn dropped(&mut self, at: Nanos, packet: QueuedPacket, reason: Reason) {
         // The link's meters have counted it.
+        self.losses.dropped(at, packet.flow_hash, reason);
         self.pool.release(packet.into_frame());
     }
 }

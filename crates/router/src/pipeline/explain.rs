@@ -1,4 +1,5 @@
-//! What is known of flows at the links with admission.
+//! What is known of flows: at links with admission what that decided, at all of them which rule
+//! dropped or marked packets of late.
 
 use std::fmt::Write as _;
 
@@ -18,12 +19,11 @@ use crate::snapshot::FlowSnapshot;
 const MOST_FLOWS: usize = 1_000;
 
 impl Pipeline {
-    /// What happened to a flow at every link with admission, or only at that of port `link`:
-    /// sentences, one a line. One of several workers tells only what it remembers, which may be
-    /// nothing.
+    /// What happened to a flow at every link, or only at that of port `link`: sentences, one a
+    /// line. One of several workers tells only what it remembers, which may be nothing.
     ///
     /// # Errors
-    /// No such link, or none has an admission.
+    /// No such link, or nothing is remembered of the flow where no admission decides.
     pub fn explain(
         &self,
         now: Nanos,
@@ -33,33 +33,49 @@ impl Pipeline {
         let only = link.map(|link| self.find(link)).transpose()?;
         let hash = self.classifier.hash(flow);
         let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
-        let (mut text, mut admissions) = (String::new(), 0);
+        let (mut text, mut told_of) = (String::new(), 0);
         for (at, slot) in self.ports.iter().enumerate() {
-            let Some(admission) =
-                slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
-            else {
-                continue;
-            };
-            let told = admission.explain(now, flow, hash);
-            admissions += 1;
-            let unknown =
-                told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
-            if self.settings.shares.is_some() && unknown {
+            if only.is_some_and(|only| only != at) {
                 continue;
             }
-            // Which port its packets come by is not known: as if by none that a rule names.
-            let origin = Origin::Host(PortIndex(at as u16));
-            let route = self.routing.tables.lookup(flow.destination, hash, || LookupKey {
-                flow: *flow,
-                dscp: 0,
-                origin,
-            });
-            let leads = matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);
-            let here = pinned.map_or(leads, |pinned| pinned == at);
             let worker = self.settings.shares.as_ref().map(WorkerShares::worker);
-            write(&mut text, &slot.name, worker, here, &told, now);
+            let lost = slot.losses.explain(now, hash);
+            let here = || {
+                // Which port its packets come by is not known: as if by none that a rule names.
+                let origin = Origin::Host(PortIndex(at as u16));
+                let key = || LookupKey { flow: *flow, dscp: 0, origin };
+                let route = self.routing.tables.lookup(flow.destination, hash, key);
+                let leads =
+                    matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);
+                pinned.map_or(leads, |pinned| pinned == at)
+            };
+            match &slot.admission {
+                Some(admission) => {
+                    told_of += 1;
+                    let told = admission.explain(now, flow, hash);
+                    let unknown = told.protected.is_none()
+                        && told.first_seen.is_none()
+                        && told.decisions.is_empty();
+                    if worker.is_some() && unknown && lost.is_empty() {
+                        continue;
+                    }
+                    write(&mut text, &slot.name, worker, here(), &told, now);
+                }
+                None => {
+                    let waits = slot.link.scheduler().flow_backlog(flow, hash);
+                    if lost.is_empty() && waits.0 == 0 {
+                        continue;
+                    }
+                    told_of += 1;
+                    let worker =
+                        worker.map_or(String::new(), |worker| format!(", worker {worker}"));
+                    let _ = writeln!(text, "link {}{worker}: {waits} of it wait", slot.name);
+                }
+            }
+            text += &lost;
         }
-        if admissions == 0 {
+        // What one of several workers does not know, another may.
+        if told_of == 0 && self.settings.shares.is_none() {
             return Err(CommandError::NoAdmission { link: link.map(str::to_owned) });
         }
         Ok(text)

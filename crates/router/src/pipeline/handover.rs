@@ -239,6 +239,7 @@ impl Pipeline {
             // The link itself goes on: nobody can tell that anything has changed.
             (new.link, new.control, new.admission, new.tx) =
                 (slot.link, slot.control, slot.admission, slot.tx);
+            new.follow_on(slot.follow, slot.line);
             let wanted = std::mem::replace(&mut self.settings.links[at], config);
             // What the new pipeline could be built with is in range.
             let _ = self.reconfigure(now, at, wanted);
@@ -260,8 +261,17 @@ impl Pipeline {
         let before = slot.count.tx_dropped;
         let (tx, tx_dropped) = (&mut slot.tx, &mut slot.count.tx_dropped);
         let pool = inherited.copied_from.as_mut().unwrap_or(&mut self.pool);
-        let handover =
-            slot.link.hand_over(now, &mut Egress { pool, tx, room: slot.room, tx_dropped });
+        let handover = slot.link.hand_over(
+            now,
+            &mut Egress {
+                pool,
+                tx,
+                room: slot.room,
+                tx_dropped,
+                losses: &mut slot.losses,
+                line: None,
+            },
+        );
         for (new, (after, before)) in
             new.count.tx_dropped.iter_mut().zip(slot.count.tx_dropped.iter().zip(before))
         {

@@ -143,7 +143,7 @@ impl Pipeline {
         if let Some(shares) = &self.settings.shares {
             shares.set_rate(at, &wanted);
         }
-        let core = wanted.core;
+        let core = self.wire_of(at, &wanted);
         let present = &self.settings.links[at];
         let control_stays = scheduler.is_none() && wanted.control == present.control;
         if let Some(fairdrop) =
@@ -171,6 +171,9 @@ impl Pipeline {
             self.ports[at].start_control(now, &wanted);
         }
         self.settings.links[at] = wanted;
+        if !control_stays {
+            self.follow_lines(now);
+        }
         Ok(())
     }
 

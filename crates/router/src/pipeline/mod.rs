@@ -59,7 +59,9 @@ mod flow_cache;
 mod forward;
 mod handover;
 mod known;
+mod line;
 mod links;
+mod losses;
 mod neighbours;
 mod packet;
 mod parsed;
@@ -108,6 +110,8 @@ pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use fairdrop::FairDrop;
 pub(crate) use flow_cache::FlowCache;
+use line::Followers;
+use losses::Losses;
 use neighbours::Neighbours;
 pub use packet::{BURST, QueuedPacket};
 use parsed::Classifier;
@@ -192,6 +196,7 @@ pub struct Pipeline {
     admissions: Admissions,
     fairdrop: Option<FairDrop>,
     flow_cache: FlowCache,
+    followers: Followers,
     cluster: Option<ClusterRole>,
     balancer: Option<BalancerRole>,
     meter: Meter,
@@ -238,6 +243,7 @@ impl Settings {
         let burst = ANSWER_BURST.min(icmp_per_second);
         Ok(PortSlot {
             peer: None,
+            attach: port.attach(),
             name: port.name.clone(),
             interface: port.interface.clone(),
             mac: MacAddr::default(),
@@ -248,6 +254,9 @@ impl Settings {
             limiter: RateLimiter::new(icmp_per_second, burst)?,
             link: Link::new(link.core, scheduler, self.class_names.len() as u16)?,
             control: None,
+            follow: None,
+            losses: Losses::new(),
+            line: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
             reverse_path: ReversePath::Off,
@@ -319,6 +328,7 @@ impl Pipeline {
             admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
             flow_cache: FlowCache::new(section.flow_cache, seed),
+            followers: Followers::NONE,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
             balancer: config.balancer.as_ref().map(BalancerRole::new).transpose()?,
             meter: Meter::new(section.cycles, config.classes.len()),
@@ -335,6 +345,7 @@ impl Pipeline {
             let admission = pipeline.plan_admission(at, links, &config.flows)?;
             pipeline.put_admission(now, at, admission)?;
         }
+        pipeline.follow_lines(now);
         Ok(pipeline)
     }
 
@@ -410,6 +421,7 @@ impl Pipeline {
                 report(text);
             }
         });
+        self.followers.drain_news(&mut report);
         if let Some(cluster) = &mut self.cluster {
             cluster.drain_news(&mut report);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use evenkeel_config::Attach;
 use evenkeel_core::admit::Admission;
 use evenkeel_core::control::Controller;
 use evenkeel_core::{Nanos, Reason};
@@ -12,6 +13,8 @@ use evenkeel_ports::{Frame, FramePool, PortCounters};
 
 use super::counters::PortCount;
 use super::egress::{Egress, OutgoingLink};
+use super::line::{Follower, Line};
+use super::losses::Losses;
 use crate::mirror::MirroredLink;
 
 /// What the pipeline must know of a port's interface.
@@ -35,6 +38,7 @@ impl From<MirroredLink> for LinkState {
 pub(super) struct PortSlot {
     /// The port that it is joined with: what comes in by one leaves by the other.
     pub(super) peer: Option<usize>,
+    pub(super) attach: Attach,
     pub(super) name: String,
     pub(super) interface: String,
     pub(super) mac: MacAddr,
@@ -47,6 +51,12 @@ pub(super) struct PortSlot {
     pub(super) link: OutgoingLink,
     /// What turns the knobs of the link.
     pub(super) control: Option<Controller>,
+    /// What lets its rate follow a line.
+    pub(super) follow: Option<Box<Follower>>,
+    /// What the link dropped and marked of late.
+    pub(super) losses: Losses,
+    /// What is seen of the port's own line, where somebody follows it.
+    pub(super) line: Option<Box<Line>>,
     /// Who may enter the link.
     pub(super) admission: Option<Box<Admission>>,
     pub(super) tx: VecDeque<Frame>,
@@ -77,6 +87,8 @@ impl PortSlot {
             tx: &mut self.tx,
             room: self.room,
             tx_dropped: &mut self.count.tx_dropped,
+            losses: &mut self.losses,
+            line: self.line.as_deref_mut(),
         };
         (&mut self.link, egress)
     }

@@ -69,6 +69,9 @@ impl Pipeline {
         self.run_cluster(now, horizon);
         let mut round = Round { received, more, ..Round::default() };
         // What a link without a rate kept back goes while its port takes it.
+        if self.follows() {
+            self.follow(horizon);
+        }
         while self.advance(horizon, ports, &mut round) {}
         self.end_accounts(&round);
         round
@@ -122,12 +125,15 @@ impl Pipeline {
 
     /// Forwards the packets that were received, a vector at a time.
     pub(super) fn forward_inbox(&mut self) {
-        let straight = self.goes_straight();
+        let (straight, follows) = (self.goes_straight(), self.follows());
         let (mut inbox, mut parsed) = self.receiver.take();
         let mut packets = inbox.drain(..);
         while !packets.as_slice().is_empty() {
             let waiting = packets.as_slice();
             let vector = &waiting[..waiting.len().min(VECTOR)];
+            if follows {
+                self.look_for_stamps(vector);
+            }
             self.look_ahead(vector, &mut parsed);
             self.meter.looked_ahead(vector.len());
             for (parsed, packet) in parsed.iter().zip(packets.by_ref()) {
@@ -203,6 +209,7 @@ impl Pipeline {
         let wake = self.agenda.next_wake(|at| self.ports[at].next_wake());
         let wake = wake.min(self.cluster.as_ref().map_or(Nanos::MAX, ClusterRole::next_wake));
         let wake = wake.min(self.balancer.as_ref().map_or(Nanos::MAX, BalancerRole::next_wake));
+        let wake = wake.min(self.follow_due());
         let wake = wake.min(self.neighbours.next_deadline().unwrap_or(Nanos::MAX));
         (wake != Nanos::MAX).then_some(wake)
     }

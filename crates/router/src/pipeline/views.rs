@@ -121,6 +121,7 @@ impl PortSlot {
             queued: held.queued,
             calls: link.qostat().calls,
             admission: self.admission_view(),
+            follow: self.follow_view(),
             classes: class_names
                 .iter()
                 .enumerate()

@@ -10,6 +10,7 @@ mod counters;
 mod fairdrop;
 mod handover;
 mod known_flows;
+mod line;
 mod memory;
 mod no_alloc;
 mod order;

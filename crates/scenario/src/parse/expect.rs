@@ -84,9 +84,10 @@ fn never_sampled(
     }
     let link =
         scenario.router(&subject.router).and_then(|router| router.config.link(&subject.link));
-    if metric.needs_control() && link.is_none_or(|link| link.control.is_none()) {
+    let indexes = || link.and_then(|link| link.control.as_ref()?.lct());
+    if metric.needs_control() && indexes().is_none() {
         return Some(format!(
-            "{} is not measured: link {:?} has no [link.control]",
+            "{} is not measured: link {:?} has no [link.control] with kind = \"lct\"",
             metric.name(),
             subject.link
         ));

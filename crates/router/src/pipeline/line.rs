@@ -1,0 +1,348 @@
+//! Links whose rate follows their line (`[link.control]` with `kind = "latency"`).
+//!
+//! ```text
+//!  leaves by the line's port ─▶ stamp noted ╮                    ╭▶ Follow of the link that sends there
+//!                                           ├▶ round trip ended ─┤
+//!  arrives by it ──────────────▶ stamp back ╯                    ╰▶ Follow of links that send on what
+//!                                                                   comes from there
+//! ```
+//!
+//! Whose links follow nothing pays a comparison for each vector of packets, and one for each that
+//! leaves. A stamp is looked for in frames of ports whose line is followed only.
+
+use std::mem::Discriminant;
+
+use evenkeel_config::{Attach, LatencyControl, LinkConfig, LinkControl};
+use evenkeel_core::control::follow::{Did, Follow, Step, Way, Why};
+use evenkeel_core::link::LinkConfig as Core;
+use evenkeel_core::measure::round_trips::{RoundTrip, RoundTrips, Stamp};
+use evenkeel_core::settings::quantity::rate_text;
+use evenkeel_core::{BitRate, Bytes, Class, Nanos};
+use evenkeel_net::hash::FlowHasher;
+use evenkeel_net::stamps::Stamps;
+
+use super::Pipeline;
+use super::packet::UnroutedPacket;
+use super::port::PortSlot;
+use crate::snapshot::{FollowSnapshot, FollowStep};
+
+/// Steps that go the same way are reported together, at the latest after this.
+const TOGETHER: Nanos = Nanos::from_secs(10);
+/// Reports that wait; more are left out.
+const NEWS: usize = 64;
+
+/// What passes the line of a port.
+pub(super) struct Line {
+    trips: RoundTrips,
+    hasher: FlowHasher,
+    /// What left by it, bytes on the wire.
+    bytes: u64,
+    /// Whose links follow it.
+    followers: Vec<usize>,
+}
+
+impl Line {
+    fn new(seed: u64) -> Self {
+        let (trips, hasher) = (RoundTrips::default(), FlowHasher::new(seed));
+        Self { trips, hasher, bytes: 0, followers: Vec::new() }
+    }
+
+    /// A frame leaves, and takes so much of the wire.
+    pub(super) fn leaves(&mut self, at: Nanos, frame: &[u8], wire_len: u32) {
+        if let Some(stamps) = Stamps::of(frame)
+            && let Some(own) = stamps.own
+        {
+            let far = stamps.flow.destination;
+            let stamp = self.stamp(&stamps, own, far);
+            self.trips.sent(at, stamp, self.bytes);
+        }
+        self.bytes += u64::from(wire_len);
+    }
+
+    /// A frame arrives.
+    fn arrives(&mut self, at: Nanos, frame: &[u8]) -> Option<RoundTrip> {
+        let stamps = Stamps::of(frame)?;
+        let stamp = self.stamp(&stamps, stamps.echo?, stamps.flow.source);
+        self.trips.came(at, stamp)
+    }
+
+    fn stamp(&self, stamps: &Stamps, value: u32, far: std::net::IpAddr) -> Stamp {
+        let flow = self.hasher.hash(&stamps.both_ways());
+        Stamp { flow, host: self.hasher.hash(&Stamps::host(far)), value }
+    }
+}
+
+/// The law of a link, and what of it was not reported yet.
+pub(super) struct Follower {
+    law: Follow,
+    /// The line's port.
+    line: usize,
+    /// Steps up that were not reported: from which rate, how many.
+    rose: Option<(BitRate, u32)>,
+    /// Of which kind the last step was, and when something was reported.
+    kind: Option<Discriminant<Why>>,
+    told: Nanos,
+}
+
+/// Who follows which line, and what is to be reported.
+pub(super) struct Followers {
+    ports: Vec<usize>,
+    /// When the first of them is due.
+    due: Nanos,
+    news: Vec<String>,
+}
+
+impl Followers {
+    pub(super) const NONE: Self = Self { ports: Vec::new(), due: Nanos::MAX, news: Vec::new() };
+
+    pub(super) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
+        self.news.drain(..).for_each(|text| report(&text));
+    }
+
+    fn report(&mut self, text: String) {
+        if self.news.len() < NEWS {
+            self.news.push(text);
+        }
+    }
+}
+
+impl PortSlot {
+    /// Goes on with what another pipeline knew of the link and the line, where both follow one.
+    pub(super) fn follow_on(&mut self, follower: Option<Box<Follower>>, line: Option<Box<Line>>) {
+        if let (Some(own), Some(known)) = (&mut self.follow, follower) {
+            **own = Follower { line: own.line, ..*known };
+        }
+        if let (Some(own), Some(known)) = (&mut self.line, line) {
+            (own.trips, own.bytes, own.hasher) = (known.trips, known.bytes, known.hasher);
+        }
+    }
+
+    /// What the link has done since it is there.
+    fn did(&self, now: Nanos, classes: usize) -> Did {
+        let meters = (0..classes).map(|class| self.link.qostat().class(Class(class as u16)));
+        let framing = self.link.framing();
+        let overhead = framing.of(1_000).0.saturating_sub(1_000);
+        let offered = meters
+            .map(|meter| meter.counts.in_bytes.0 + meter.counts.in_segments * overhead)
+            .sum::<u64>();
+        let left = Bytes(self.line.as_ref().map_or(0, |line| line.bytes));
+        Did { idle: self.link.idle_time(now), offered: Bytes(offered), left }
+    }
+
+    /// What its link follows, as the user sees it.
+    pub(super) fn follow_view(&self) -> Option<FollowSnapshot> {
+        let follower = self.follow.as_ref()?;
+        let law = &follower.law;
+        Some(FollowSnapshot {
+            on: law.is_on(),
+            wanted_bps: law.rate().0,
+            waits_ns: law.waits().map(|waits| waits.0),
+            steps: law.count(),
+            silent: law.silent(),
+            latest: law.steps().map(told).collect(),
+        })
+    }
+}
+
+fn told(step: &Step) -> FollowStep {
+    let Step { at, from, to, why } = step;
+    FollowStep { at_ns: at.0, from_bps: from.0, to_bps: to.0, why: why.to_string() }
+}
+
+impl Pipeline {
+    /// Begins to follow lines as the links say that do not do so yet, and ends what they no longer
+    /// say: that link has its configured rate again.
+    pub(super) fn follow_lines(&mut self, now: Nanos) {
+        let wanted: Vec<_> = self.settings.links.iter().map(latency).collect();
+        for (at, wanted) in wanted.iter().enumerate() {
+            let line = wanted.as_ref().map(|control| self.line_of(at, control));
+            let (slot, config) = (&mut self.ports[at], &self.settings.links[at]);
+            let same = match (&slot.follow, wanted) {
+                (Some(follower), Some(control)) => {
+                    let law = &follower.law;
+                    Some(follower.line) == line
+                        && *law.config() == control.law
+                        && law.is_on() == control.on
+                }
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                continue;
+            }
+            let classes = self.settings.class_names.len();
+            slot.follow = None;
+            let core = config.core;
+            if slot.link.config().rate != core.rate {
+                self.set_line_rate(now, at, core);
+            }
+            let slot = &mut self.ports[at];
+            if let (Some(control), Some(line), Some(rate)) = (wanted, line, core.rate) {
+                let (did, way) =
+                    (slot.did(now, classes), if line == at { Way::Out } else { Way::In });
+                // The parser has checked what it checks.
+                let law = Follow::new(control.law, way, control.on, now, rate, did).ok();
+                slot.follow = law
+                    .map(|law| Box::new(Follower { law, line, rose: None, kind: None, told: now }));
+            }
+            self.agenda.touch(at);
+        }
+        self.note_lines();
+    }
+
+    /// Which lines are followed, and by whom.
+    fn note_lines(&mut self) {
+        let following = |slot: &PortSlot| slot.follow.as_ref().map(|follower| follower.line);
+        let lines: Vec<_> = self.ports.iter().map(following).collect();
+        self.followers.ports.clear();
+        self.followers.ports.extend((0..lines.len()).filter(|at| lines[*at].is_some()));
+        let seed = self.settings.seed;
+        for (port, slot) in self.ports.iter_mut().enumerate() {
+            let followers: Vec<_> =
+                (0..lines.len()).filter(|at| lines[*at] == Some(port)).collect();
+            if followers.is_empty() {
+                slot.line = None;
+                continue;
+            }
+            let line = slot.line.get_or_insert_with(|| Box::new(Line::new(seed)));
+            line.followers = followers;
+        }
+        self.note_due();
+    }
+
+    /// The port whose line the link of a port follows.
+    fn line_of(&self, at: usize, control: &LatencyControl) -> usize {
+        if let Some(line) = &control.line {
+            return self.find(&line.0).unwrap_or(at);
+        }
+        let slot = &self.ports[at];
+        slot.peer.filter(|_| slot.attach == Attach::InlineKernel).unwrap_or(at)
+    }
+
+    /// Whether some link follows a line.
+    #[inline]
+    pub(super) fn follows(&self) -> bool {
+        !self.followers.ports.is_empty()
+    }
+
+    /// Looks at packets that have arrived for stamps that come back.
+    pub(super) fn look_for_stamps(&mut self, packets: &[UnroutedPacket]) {
+        for packet in packets {
+            let Some(line) = &mut self.ports[packet.port.index()].line else { continue };
+            let Some(trip) = line.arrives(packet.arrival, self.pool.bytes(&packet.frame)) else {
+                continue;
+            };
+            for at in 0..line.followers.len() {
+                let Some(line) = &self.ports[packet.port.index()].line else { break };
+                let at = line.followers[at];
+                if let Some(follower) = &mut self.ports[at].follow {
+                    follower.law.came_back(&trip);
+                }
+            }
+        }
+    }
+
+    /// Lets the rates follow that are due at `now`.
+    pub(super) fn follow(&mut self, now: Nanos) {
+        if self.followers.due > now {
+            return;
+        }
+        for index in 0..self.followers.ports.len() {
+            let at = self.followers.ports[index];
+            if self.ports[at].follow.as_ref().is_none_or(|follower| follower.law.due() > now) {
+                continue;
+            }
+            let (link, mut egress) = self.outgoing(at);
+            link.advance(now, &mut egress);
+            let did = self.ports[at].did(now, self.settings.class_names.len());
+            let Some(follower) = &mut self.ports[at].follow else { continue };
+            let step = follower.law.run(now, did);
+            let on = follower.law.is_on();
+            let text = follower.news(now, step.as_ref(), &self.settings.links[at].port);
+            if let Some(text) = text {
+                self.followers.report(text);
+            }
+            if let Some(step) = step.filter(|_| on) {
+                let core = Core { rate: Some(step.to), ..self.settings.links[at].core };
+                self.set_line_rate(now, at, core);
+            }
+        }
+        self.note_due();
+    }
+
+    /// Gives a link another rate than the configured one, or that one again.
+    fn set_line_rate(&mut self, now: Nanos, at: usize, core: Core) {
+        let (link, mut egress) = self.outgoing(at);
+        // What lies within the bounds that were checked is taken.
+        let _ = link.reconfigure(now, core, &mut egress);
+        if let Some(fairdrop) = &mut self.fairdrop {
+            let _ = fairdrop.set_rate(now, at, core.rate);
+        }
+    }
+
+    /// When a rate may change next.
+    pub(super) const fn follow_due(&self) -> Nanos {
+        self.followers.due
+    }
+
+    fn note_due(&mut self) {
+        let due = |at: &usize| self.ports[*at].follow.as_ref().map(|follower| follower.law.due());
+        self.followers.due =
+            self.followers.ports.iter().filter_map(due).min().unwrap_or(Nanos::MAX);
+    }
+
+    /// The wire of a link as it is to be: where its rate follows a line and the configuration of
+    /// the rate stays, the rate stays too.
+    pub(super) fn wire_of(&mut self, at: usize, wanted: &LinkConfig) -> Core {
+        let present = &self.settings.links[at];
+        let slot = &mut self.ports[at];
+        let Some(follower) = &mut slot.follow else { return wanted.core };
+        if wanted.core.rate == present.core.rate && wanted.control == present.control {
+            return Core { rate: slot.link.config().rate, ..wanted.core };
+        }
+        if let Some(rate) = wanted.core.rate {
+            follower.law.set_rate(rate);
+        }
+        wanted.core
+    }
+}
+
+impl Follower {
+    /// What is to be said of a step. Those that go on as the one before are told together: what
+    /// rises when it ends, what falls when it begins.
+    fn news(&mut self, now: Nanos, step: Option<&Step>, link: &str) -> Option<String> {
+        let kind = step.map(|step| std::mem::discriminant(&step.why));
+        let long = self.told + TOGETHER <= now;
+        let rises = step.is_some_and(|step| step.to > step.from);
+        if rises && let Some(step) = step.filter(|step| matches!(step.why, Why::Room { .. })) {
+            self.rose.get_or_insert((step.from, 0)).1 += 1;
+        }
+        if kind.is_none() && !(long && self.rose.is_some()) || kind == self.kind && !long {
+            return None;
+        }
+        let rising = matches!(step, Some(Step { why: Why::Room { .. }, .. }));
+        self.kind = kind.or(self.kind);
+        if rising && !long {
+            return None;
+        }
+        self.told = now;
+        let would = if self.law.is_on() { "" } else { " would be" };
+        let before = self.rose.take().map(|(from, steps)| {
+            let to = step.map_or(self.law.rate(), |step| if rising { step.to } else { step.from });
+            let [from, to] = [from, to].map(rate_text);
+            format!("link {link}: rate{would} raised from {from} to {to} in {steps} steps: room")
+        });
+        let cut = step.filter(|_| !rising).map(|step| {
+            let [from, to] = [step.from, step.to].map(rate_text);
+            format!("link {link}: rate{would} changed from {from} to {to}: {}", step.why)
+        });
+        match (before, cut) {
+            (Some(before), Some(cut)) => Some(format!("{before}\n{cut}")),
+            (before, cut) => before.or(cut),
+        }
+    }
+}
+
+fn latency(link: &LinkConfig) -> Option<LatencyControl> {
+    link.control.as_ref().and_then(LinkControl::latency).cloned()
+}

@@ -1,0 +1,186 @@
+//! Links whose rate follows their line, on ports that are joined and on routed ones: pings that
+//! pass say how long packets wait on a line whose rate the router is not told.
+
+use std::collections::VecDeque;
+
+use evenkeel_config::{Change, LinkChange};
+use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_net::{MacAddr, checksum};
+
+use crate::common::{Bed, Udp, host_mac, router_mac, udp, v4};
+
+const MS: Nanos = Nanos(1_000_000);
+const CONTROL: &str = "control = { kind = \"latency\", min = \"2Mbit/s\", max = \"50Mbit/s\"";
+
+/// An echo request from 10.0.1.2 to 10.0.0.2, or the reply to it.
+fn echo(macs: (MacAddr, MacAddr), number: u16, is_reply: bool) -> Vec<u8> {
+    let ends = if is_reply { (v4(0, 2), v4(1, 2)) } else { (v4(1, 2), v4(0, 2)) };
+    let mut frame = udp(macs, ends.0, ends.1, Udp { payload: 56, ..Udp::default() });
+    frame[23] = 1;
+    frame[24..26].fill(0);
+    let sum = checksum::sum(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[34..42].copy_from_slice(&[if is_reply { 0 } else { 8 }, 0, 0, 0, 0, 7, 0, 0]);
+    frame[40..42].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// A line behind port 0, 30 ms there and back, with a queue that never ends.
+struct Line {
+    bed: Bed,
+    rate: BitRate,
+    free: Nanos,
+    /// Replies under way: when, and their numbers.
+    replies: VecDeque<(Nanos, u16)>,
+    number: u16,
+    /// Who sends what leaves by port 0, and the reply.
+    macs: [(MacAddr, MacAddr); 2],
+    /// What waited last.
+    wait: Nanos,
+    answers: bool,
+}
+
+impl Line {
+    fn new(bed: Bed, macs: [(MacAddr, MacAddr); 2]) -> Self {
+        let rate = BitRate::from_mbps(20);
+        let (free, wait) = (bed.now, Nanos::ZERO);
+        Self { bed, rate, free, replies: VecDeque::new(), number: 0, macs, wait, answers: true }
+    }
+
+    /// It carries so much for a while, and port 1 sends more than that.
+    fn carries(&mut self, mbps: u64, millis: u32) {
+        self.rate = BitRate::from_mbps(mbps);
+        for tick in 0..millis {
+            for _ in 0..5 {
+                let what = Udp { payload: 1_200, ..Udp::default() };
+                self.bed.inject(1, &udp(self.macs[0], v4(1, 2), v4(0, 2), what));
+            }
+            if tick % 20 == 0 {
+                self.number += 1;
+                self.bed.inject(1, &echo(self.macs[0], self.number, false));
+            }
+            self.bed.pass(MS);
+            for frame in self.bed.received(0) {
+                let now = self.bed.now;
+                self.wait = self.free.saturating_sub(now);
+                self.free = self.free.max(now) + self.rate.time_for(Bytes(frame.len() as u64 + 24));
+                if frame[23] == 1 && self.answers {
+                    let number = u16::from_be_bytes([frame[40], frame[41]]);
+                    self.replies.push_back((self.free + Nanos(30 * MS.0), number));
+                }
+            }
+            while let Some((at, number)) = self.replies.front().copied()
+                && at <= self.bed.now
+            {
+                self.replies.pop_front();
+                self.bed.inject(0, &echo(self.macs[1], number, true));
+            }
+            let _ = self.bed.received(1);
+        }
+    }
+
+    fn rate_of(&mut self, link: &str) -> u64 {
+        self.bed.snapshot().link(link).unwrap().rate_bps.unwrap()
+    }
+
+    fn news(&mut self) -> String {
+        let mut all = Vec::new();
+        self.bed.pipeline.drain_news(|text| all.push(text.to_owned()));
+        all.join("\n")
+    }
+}
+
+fn inline(control: &str) -> Line {
+    let links = format!(
+        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\n{control}\n\
+         [[link]]\nport = \"p0-ingress\"\nrate = \"20Mbit/s\"\n{control}\n\
+         [[port]]\nname = \"p0\"\ninterface = \"eth0\"\nattach = \"inline\"\n"
+    );
+    let macs = (host_mac(1), host_mac(0));
+    Line::new(Bed::of(&links), [macs, (macs.1, macs.0)])
+}
+
+fn routed(rest: &str) -> Line {
+    let links = format!("[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\n{CONTROL} }}\n{rest}");
+    let macs = [(host_mac(1), router_mac(1)), (host_mac(0), router_mac(0))];
+    Line::new(Bed::new(2, &links), macs)
+}
+
+fn follows(mut line: Line, link: &str) {
+    line.carries(20, 2_000);
+    let _ = line.news();
+    for mbps in [8, 30, 5] {
+        line.carries(mbps, 3_000);
+        for _ in 0..20 {
+            line.carries(mbps, 100);
+            assert!(line.wait < Nanos(30 * MS.0), "{mbps} Mbit/s: {}", line.wait);
+            let rate = line.rate_of(link);
+            assert!(rate > mbps * 850_000 && rate < mbps * 1_200_000, "{mbps} Mbit/s: {rate}");
+        }
+        let news = line.news();
+        assert!(news.contains(&format!("link {link}: rate changed from")), "{news}");
+        assert!(news.contains("ms on the line"), "{news}");
+    }
+    let seen = line.bed.snapshot().link(link).unwrap().follow.clone().unwrap();
+    assert!(seen.on && seen.steps > 10 && seen.latest.len() == 8, "{seen:?}");
+    assert!(seen.latest.windows(2).all(|pair| pair[0].at_ns < pair[1].at_ns));
+}
+
+#[test]
+fn a_link_follows_its_line_inline_and_routed_with_and_without_remembered_flows() {
+    follows(inline(&format!("{CONTROL} }}")), "p0");
+    follows(routed(""), "p0");
+    follows(routed("[router]\nflow_cache = 0\n"), "p0");
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_it_would() {
+    let mut line = inline(&format!("{CONTROL}, on = false }}"));
+    line.carries(8, 4_000);
+    assert_eq!(line.rate_of("p0"), 20_000_000);
+    assert!(line.news().contains("rate would be changed from 20Mbit/s to"));
+}
+
+/// Nobody answers: the rate stays. Switched off, the link has its configured rate again.
+#[test]
+fn silence_holds_the_rate_and_off_gives_the_configured_one() {
+    let mut line = inline(&format!("{CONTROL} }}"));
+    line.carries(8, 4_000);
+    let slow = line.rate_of("p0");
+    assert!(slow < 9_000_000);
+    line.answers = false;
+    line.carries(3, 500);
+    let before = line.rate_of("p0");
+    line.carries(3, 3_000);
+    assert_eq!(line.rate_of("p0"), before);
+    assert!(line.bed.snapshot().link("p0").unwrap().follow.as_ref().unwrap().silent > 20);
+    let off = Change::Link("p0".into(), LinkChange::Control(false));
+    line.bed.pipeline.change(line.bed.now, &off).unwrap();
+    assert_eq!(line.rate_of("p0"), 20_000_000);
+    line.answers = true;
+    line.carries(8, 1_000);
+    assert_eq!(line.rate_of("p0"), 20_000_000);
+    // What waits for half a minute by now says nothing to anybody.
+    (line.free, line.replies) = (line.bed.now, VecDeque::new());
+    let on = Change::Link("p0".into(), LinkChange::Control(true));
+    line.bed.pipeline.change(line.bed.now, &on).unwrap();
+    line.carries(8, 4_000);
+    assert!(line.rate_of("p0") < 9_000_000);
+}
+
+/// What the AQM dropped of a flow is told of a link without admission, and of no other flow.
+#[test]
+fn explain_says_which_rule_dropped() {
+    let mut line = inline("");
+    line.carries(50, 2_000);
+    let explain = |line: &Line, port: u16| {
+        let flow = format!("10.0.1.2:{port} -> 10.0.0.2:{port}/udp");
+        line.bed.pipeline.explain(line.bed.now, None, &flow.parse().unwrap())
+    };
+    let told = explain(&line, 5_000).unwrap();
+    assert!(told.contains("link p0: ") && told.contains("of it wait"), "{told}");
+    assert!(told.contains("of the latest 512 dropped or marked here"), "{told}");
+    assert!(told.contains("standing_queue") || told.contains("longest_flow"), "{told}");
+    let nothing = explain(&line, 5_001).unwrap_err().to_string();
+    assert!(nothing.contains("nothing of the flow waits"), "{nothing}");
+}
