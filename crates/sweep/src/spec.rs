@@ -291,8 +291,26 @@ fn puts(
     each
 }
 
+/// A mean over runs of different values of an axis, with an interval, would mean nothing: each axis
+/// with several values is among those `named`, or the drawing is refused.
+pub(crate) fn not_pooled(
+    reader: &mut Reader,
+    table: &Fields,
+    key: &str,
+    axes: &[Axis],
+    named: &[&str],
+    remedy: &str,
+) {
+    let pooled = |axis: &&Axis| axis.values.len() > 1 && !named.contains(&axis.name.as_str());
+    for Axis { name, values, .. } in axes.iter().filter(pooled) {
+        let count = values.len();
+        let message = format!("would pool the {count} values of the axis {name:?}: {remedy}");
+        reader.fail_at(table, key, message);
+    }
+}
+
 /// The entries of a table that the sections do not know.
-fn entries<T>(
+pub(crate) fn entries<T>(
     reader: &mut Reader,
     fields: &Fields,
     key: &str,
@@ -333,6 +351,9 @@ fn map(
             reader.fail_at(table, key, format!("no {name:?}; {}", suggest(name, names)));
         }
     }
+    let named = [Some(section.x.as_str()), Some(section.y.as_str()), section.panels.as_deref()];
+    let named: Vec<&str> = named.into_iter().flatten().collect();
+    not_pooled(reader, table, "x", axes, &named, "name it as `x`, `y` or `panels`");
     let label = section.label.clone().or_else(|| Some(section.value.clone()));
     sound.then_some(MapSpec { label, ..section })
 }

@@ -111,6 +111,14 @@ settings! {
         stated curves: Option<String> = None, written NAME, absent "one curve";
         /// The values of `curves` that are drawn.
         stated show: Vec<String> = Vec::new(), absent "all of them";
+        /// The value at which each further axis of several values is looked at: a chart shows no
+        /// mean over an axis that it does not name.
+        stated at: Option<String> = None,
+            written Kind::Foreign("a table: further axes and their values"),
+            absent "no further axis";
+        /// Further axes whose values stand for chance, as seeds do: their runs are taken together,
+        /// and the table says so.
+        stated pooled: Vec<String> = Vec::new(), absent "none";
         /// The measure that is drawn.
         stated value: String = String::new(), written NAME, is required;
         /// What the vertical axis is called, with the unit.

@@ -340,6 +340,8 @@ mod tests {
             x: "n".to_owned(),
             curves: None,
             show: Vec::new(),
+            at: Vec::new(),
+            pooled: Vec::new(),
             value: "v".to_owned(),
             label: "seconds".to_owned(),
             log,

@@ -1,8 +1,8 @@
 //! A chart: the mean of a measure over seeds along one axis, a curve for each value of another,
 //! beside published values.
 //!
-//! Intervals are 95 % after Student over the seeds, which are independent runs. Where a curve
-//! varies neither of a sweep's further axes, all their values are pooled.
+//! Intervals are 95 % after Student over the seeds, which are independent runs. They mean nothing
+//! over runs that differ by more, so a sweep's further axes are looked at one value each.
 
 mod draw;
 
@@ -15,7 +15,8 @@ use evenkeel_settings::read_settings;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::axis::{Axis, plain, value};
+use crate::axis::{Axis, plain, value as value_of};
+use crate::spec::{entries, not_pooled};
 use crate::store::TaskResult;
 use crate::tables::{ChartSection, MarkSection};
 
@@ -36,6 +37,12 @@ pub struct ChartSpec {
     pub curves: Option<String>,
     /// Those of its values that are drawn; empty: all.
     pub show: Vec<String>,
+    /// The values of further axes at which it is drawn.
+    #[serde(default)]
+    pub at: Vec<(String, Value)>,
+    /// Further axes whose values stand for chance.
+    #[serde(default)]
+    pub pooled: Vec<String>,
     /// The measure.
     pub value: String,
     /// What the vertical axis is called.
@@ -118,6 +125,31 @@ impl ChartSpec {
                 reader.fail(at, table.path_of("show"), message);
             }
         }
+        let at = entries(reader, table, "at", |data| value_of(data).ok_or("a date is no value"));
+        for (name, wanted) in &at {
+            let words = names_of(name);
+            if !words.contains(&plain(wanted)) {
+                let message = if words.is_empty() {
+                    suggest(name, &axis_names)
+                } else {
+                    format!("the axis has no such value; there are: {}", words.join(", "))
+                };
+                reader.fail_at(table, "at", format!("{name} = {}: {message}", plain(wanted)));
+            }
+        }
+        for (name, place) in table.texts("pooled") {
+            if !axis_names.contains(&name) {
+                let message = format!("no {name:?}; {}", suggest(name, &axis_names));
+                reader.fail(place, table.path_of("pooled"), message);
+            }
+        }
+        let drawn = [Some(x.as_str()), curves.as_deref()].into_iter().flatten();
+        let named: Vec<&str> = drawn
+            .chain(at.iter().map(|(name, _)| name.as_str()))
+            .chain(section.pooled.iter().map(String::as_str))
+            .collect();
+        let remedy = "give its value in `at`, or name it in `pooled` if it stands for chance";
+        not_pooled(reader, table, "x", axes, &named, remedy);
         let published = table
             .tables("published")
             .filter_map(|mark| Mark::read(reader, mark, &xs, &names, folder))
@@ -130,6 +162,8 @@ impl ChartSpec {
             x,
             curves,
             show: section.show,
+            at,
+            pooled: section.pooled,
             value,
             log: section.log,
             low: section.low,
@@ -156,6 +190,12 @@ impl ChartSpec {
         let drawn = |name: &Option<&Value>| {
             self.show.is_empty() || name.is_some_and(|name| self.show.contains(&plain(name)))
         };
+        let looked_at = |result: &&&TaskResult| {
+            let is = |(name, value): &(String, Value)| {
+                axis(name).is_none_or(|at| result.values.get(at) == Some(value))
+            };
+            self.at.iter().all(is)
+        };
         let curve = |name: Option<&Value>| {
             let point = |place: usize| {
                 let here = |result: &&&TaskResult| {
@@ -164,6 +204,7 @@ impl ChartSpec {
                 };
                 let each: Vec<f64> = results
                     .iter()
+                    .filter(looked_at)
                     .filter(here)
                     .filter_map(|result| result.measures.get(measure).copied().flatten())
                     .collect();
@@ -179,9 +220,16 @@ impl ChartSpec {
 
     /// The table below the chart: heading first.
     pub(crate) fn rows(&self, axes: &[Axis], curves: &[Curve]) -> Vec<Vec<String>> {
-        let label =
-            |name: &str| axes.iter().find(|axis| axis.name == name).map_or("", |axis| &axis.label);
+        let label = |name: &str| {
+            axes.iter().find(|axis| axis.name == name).map_or("", |axis| axis.label.as_str())
+        };
         let Some(x) = axes.iter().find(|axis| axis.name == self.x) else { return Vec::new() };
+        let chance: Vec<&str> = self.pooled.iter().map(|name| label(name)).collect();
+        let runs = if chance.is_empty() {
+            "runs: seeds".to_owned()
+        } else {
+            format!("runs: seeds and {}", chance.join(", "))
+        };
         let by = self.curves.as_deref();
         let mut heading: Vec<String> = by.map(|by| label(by).to_owned()).into_iter().collect();
         heading.extend(
@@ -190,7 +238,7 @@ impl ChartSpec {
                 "published",
                 "here: mean and 95 % interval",
                 "least to most of a run",
-                "runs",
+                runs.as_str(),
             ]
             .map(str::to_owned),
         );
@@ -239,7 +287,7 @@ impl Mark {
             }
         };
         let (wanted, half) = (number("number"), number("half"));
-        let x = table.foreign("x").map(|node| value(&node.data));
+        let x = table.foreign("x").map(|node| value_of(&node.data));
         if let Some(x) = &x
             && !x.as_ref().is_some_and(|x| xs.contains(&plain(x)))
         {

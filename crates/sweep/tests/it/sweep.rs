@@ -251,6 +251,32 @@ fn mistakes_are_told_with_their_line_before_anything_runs() {
     assert!(error.contains("vary.values: expected a list"), "{error}");
 }
 
+/// Runs at 4 and at 8 Mbit/s are no sample of one thing: their mean, with an interval, would say
+/// that they are.
+#[test]
+fn a_chart_pools_no_axis_that_it_does_not_name() {
+    let chart = |more: &str| {
+        let chart = "\n[[chart]]\nname = \"c\"\ntitle = \"T\"\nx = \"weight\"\nvalue = \"ratio\"\n";
+        let (folder, file) = files(&format!("{SWEEP}{chart}{more}\n"));
+        let sweep = Sweep::load(&file).map_err(|errors| errors.to_string())?;
+        let out = folder.path().join("out");
+        run(&sweep, &out, &options("1/1"), &|_, _| {}).unwrap();
+        merge(std::slice::from_ref(&out), &out).unwrap();
+        Ok::<_, String>(fs::read_to_string(out.join("chart-c.html")).unwrap())
+    };
+    let error = chart("").unwrap_err();
+    assert!(error.contains("chart[0].x: would pool the 2 values of the axis \"rate\""), "{error}");
+    let error = chart("at = { rate = \"9Mbit/s\" }").unwrap_err();
+    assert!(error.contains("there are: 4Mbit/s, 8Mbit/s"), "{error}");
+    let runs = |page: &str| page.matches("<td>2</td>").count();
+    assert_eq!(runs(&chart("at = { rate = \"8Mbit/s\" }").unwrap()), 2, "two seeds a point");
+    let page = chart("pooled = [\"rate\"]").unwrap();
+    assert!(page.contains("runs: seeds and rate") && page.contains("<td>4</td>"), "said aloud");
+    let (_folder, file) = files(&SWEEP.replace("y = \"rate\"", "y = \"weight\""));
+    let error = Sweep::load(&file).unwrap_err().to_string();
+    assert!(error.contains("map.x: would pool"), "{error}");
+}
+
 #[test]
 fn the_reference_and_the_schema_are_up_to_date() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
