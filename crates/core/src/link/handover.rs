@@ -63,7 +63,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         for packet in handover.in_ring {
             match translate.packet(packet) {
                 Ok(packet) => self.ring.push(packet),
-                Err((packet, reason)) => self.lose(now, packet, reason, sink),
+                Err((packet, reason)) => {
+                    self.qostat.lost_behind(&packet, reason);
+                    sink.dropped(now, packet, reason);
+                }
             }
         }
         for packet in handover.queued {
@@ -90,7 +93,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         reason: Reason,
         sink: &mut impl LinkSink<P>,
     ) {
-        self.qostat.lost(&packet, reason);
+        self.qostat.lost(now, &packet, reason);
         sink.dropped(now, packet, reason);
     }
 }

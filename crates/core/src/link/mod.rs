@@ -155,7 +155,7 @@ struct Drops<'a, K> {
 impl<P: Packet, K: LinkSink<P>> DropSink<P> for Drops<'_, K> {
     fn dropped(&mut self, packet: P, reason: Reason) {
         let reason = self.because.unwrap_or(reason);
-        self.qostat.lost(&packet, reason);
+        self.qostat.lost(self.at, &packet, reason);
         self.sink.dropped(self.at, packet, reason);
     }
 }
@@ -213,7 +213,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// [`enqueue`](Self::enqueue) of a packet that does not [pass](Self::pass).
     pub fn queue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
         let now = self.arrive_at(now, sink);
-        self.qostat.came(&packet);
+        self.qostat.came(now, &packet);
         let blocked = self.blocks() && now < self.processor_free;
         // Behind those that wait already, whatever the rule is by now: the order of a flow is kept.
         if blocked || !self.waiting.is_empty() {
@@ -243,8 +243,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// `reason`; the discipline never sees it.
     pub fn refuse(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
-        self.qostat.came(&packet);
-        self.qostat.lost(&packet, reason);
+        self.qostat.came(now, &packet);
+        self.qostat.lost(now, &packet, reason);
         sink.dropped(now, packet, reason);
     }
 
@@ -346,13 +346,14 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let now = self.arrive_at(now, sink);
         self.wire.abort(now);
         let qostat = &mut self.qostat;
+        while let Some((packet, _)) = self.ring.pop() {
+            qostat.lost_behind(&packet, reason);
+            sink.dropped(now, packet, reason);
+        }
         let mut drop = |packet: P| {
-            qostat.lost(&packet, reason);
+            qostat.lost(now, &packet, reason);
             sink.dropped(now, packet, reason);
         };
-        while let Some((packet, _)) = self.ring.pop() {
-            drop(packet);
-        }
         self.scheduler.drain(&mut drop);
         self.waiting.drain(..).for_each(drop);
         self.restart(now);

@@ -43,6 +43,11 @@ crate::counters! {
         count sent_segments: u64, "segments";
         /// What the packets dropped would have been.
         count dropped_segments: u64, "segments";
+        /// Packets that waited, added up over time: divided by the time of a window, in
+        /// microseconds, it is the mean length of the queue.
+        count queue_us: u64, "packets x us";
+        /// The most packets that waited at once.
+        most queue_most: u64, "packets";
     }
 }
 
@@ -54,11 +59,59 @@ impl ClassCounters {
     }
 }
 
+/// What waits of a class between its arrival at the link and the transmit ring, whether the
+/// discipline queues by class or not, now and over time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct QueueMeter {
+    /// Packets that wait.
+    pub packets: u64,
+    /// Their IP bytes.
+    pub bytes: Bytes,
+    /// The most packets that waited at once.
+    pub most: u64,
+    /// Sum of the instants of leaving less that of the instants of coming, in [ticks](Self::TICK).
+    /// It wraps around; what waits, times now, added to it is the area below the queue's length.
+    ticks: u64,
+}
+
+impl QueueMeter {
+    /// log2 of a tick's nanoseconds: an area of a million packets fits for half a year.
+    const TICK: u32 = 10;
+
+    fn enter(&mut self, at: Nanos, length: Bytes) {
+        self.packets += 1;
+        self.bytes += length;
+        self.most = self.most.max(self.packets);
+        self.ticks = self.ticks.wrapping_sub(at.0 >> Self::TICK);
+    }
+
+    fn leave(&mut self, at: Nanos, length: Bytes) {
+        self.packets -= 1;
+        self.bytes = Bytes(self.bytes.0 - length.0);
+        self.ticks = self.ticks.wrapping_add(at.0 >> Self::TICK);
+    }
+
+    /// The area below the queue's length until `at`, in packets times microseconds.
+    fn area_us(&self, at: Nanos) -> u64 {
+        let ticks = self.packets.wrapping_mul(at.0 >> Self::TICK).wrapping_add(self.ticks);
+        ((u128::from(ticks) << Self::TICK) / 1_000) as u64
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.most = self.most.max(other.most);
+        self.ticks = self.ticks.wrapping_add(other.ticks);
+    }
+}
+
 /// What happened to the packets of one class since the start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassMeter {
-    /// Packets and bytes.
+    /// Packets and bytes. What is there of the queue is told by [`counts_at`](Self::counts_at).
     pub counts: ClassCounters,
+    /// What waits.
+    pub queue: QueueMeter,
     /// Packets dropped, by [`Reason::index`].
     pub dropped: [u64; Reason::COUNT],
     /// Sum of the transit delays of `out_packets`. Wraps around, so differences stay right.
@@ -73,6 +126,7 @@ impl Default for ClassMeter {
     fn default() -> Self {
         Self {
             counts: ClassCounters::default(),
+            queue: QueueMeter::default(),
             dropped: [0; Reason::COUNT],
             delay_sum: Nanos::ZERO,
             delay_max: Nanos::ZERO,
@@ -97,6 +151,13 @@ impl DerefMut for ClassMeter {
 }
 
 impl ClassMeter {
+    /// All counts as they are at `at`.
+    #[must_use]
+    pub fn counts_at(&self, at: Nanos) -> ClassCounters {
+        let QueueMeter { most: queue_most, .. } = self.queue;
+        ClassCounters { queue_us: self.queue.area_us(at), queue_most, ..self.counts }
+    }
+
     /// Packets dropped for any reason.
     #[must_use]
     pub fn dropped_packets(&self) -> u64 {
@@ -122,6 +183,7 @@ impl ClassMeter {
     /// Counts what `other` has counted too: of packets that this meter has not seen.
     pub fn merge(&mut self, other: &Self) {
         self.counts.add(&other.counts);
+        self.queue.merge(&other.queue);
         self.dropped.add(&other.dropped);
         self.delay_sum.add(&other.delay_sum);
         self.delay_max = self.delay_max.max(other.delay_max);
@@ -136,6 +198,7 @@ impl ClassMeter {
         let longest = delay.buckets().last().map_or(Nanos::ZERO, |(i, _)| Histogram::bounds(i).1);
         Self {
             counts: self.counts.since(&earlier.counts),
+            queue: self.queue,
             dropped: self.dropped.since(&earlier.dropped),
             delay_sum: self.delay_sum.since(&earlier.delay_sum),
             delay_max: self.delay_max.min(longest),
@@ -190,8 +253,9 @@ impl Qostat {
     }
 
     /// A packet was given to the link.
-    pub(crate) fn came<P: Packet>(&mut self, packet: &P) {
+    pub(crate) fn came<P: Packet>(&mut self, at: Nanos, packet: &P) {
         let meter = self.meter(packet.class());
+        meter.queue.enter(at, packet.ip_len());
         meter.in_packets += 1;
         meter.in_bytes += packet.ip_len();
         meter.in_segments += u64::from(packet.segments());
@@ -206,6 +270,7 @@ impl Qostat {
     pub(crate) fn given<P: Packet>(&mut self, at: Nanos, packet: &P) {
         let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
         let meter = self.meter(packet.class());
+        meter.queue.leave(at, length);
         meter.gave(length, delay);
         meter.marked_packets += u64::from(packet.is_marked());
     }
@@ -233,8 +298,14 @@ impl Qostat {
         meter.sent_segments += u64::from(packet.segments());
     }
 
-    /// A packet was dropped.
-    pub(crate) fn lost<P: Packet>(&mut self, packet: &P, reason: Reason) {
+    /// A packet that waited was dropped.
+    pub(crate) fn lost<P: Packet>(&mut self, at: Nanos, packet: &P, reason: Reason) {
+        self.meter(packet.class()).queue.leave(at, packet.ip_len());
+        self.lost_behind(packet, reason);
+    }
+
+    /// A packet that the scheduler had given already was dropped: it lay in the ring.
+    pub(crate) fn lost_behind<P: Packet>(&mut self, packet: &P, reason: Reason) {
         let meter = self.meter(packet.class());
         meter.dropped[reason.index()] += 1;
         meter.dropped_segments += u64::from(packet.segments());
@@ -271,5 +342,23 @@ mod tests {
         assert!(window.class(Class(1)).delay_max < Nanos(2_200_000));
         assert_eq!(window.class(Class(0)), &ClassMeter::default());
         assert_eq!(window.class(Class(9)), window.class(Class(0)));
+    }
+
+    /// Two packets wait from 1 ms and 2 ms on, one leaves at 4 ms: 1 ms of one, 2 ms of two, then
+    /// one again; and as much whenever the router began to count.
+    #[test]
+    fn what_waits_is_added_up_over_time() {
+        for start in [Nanos::ZERO, Nanos(u64::MAX / 1_000 * 999)] {
+            let at = |ms| start + Nanos::from_millis(ms);
+            let mut queue = QueueMeter::default();
+            queue.enter(at(1), Bytes(100));
+            queue.enter(at(2), Bytes(50));
+            assert!(queue.area_us(at(3)).abs_diff(3_000) < 8, "{queue:?}");
+            queue.leave(at(4), Bytes(100));
+            assert!(queue.area_us(at(9)).abs_diff(10_000) < 8, "{queue:?}");
+            assert_eq!((queue.packets, queue.bytes, queue.most), (1, Bytes(50), 2));
+            queue.leave(at(9), Bytes(50));
+            assert_eq!(queue.area_us(at(9)), queue.area_us(at(90)));
+        }
     }
 }

@@ -338,7 +338,7 @@ impl Pipeline {
             ports: 1,
             port: slot.view(&PortCounters::default()),
             // Protected flows of a link that is no more are of no interest.
-            link: LinkSnapshot { admission: None, ..slot.link_view(classes) },
+            link: LinkSnapshot { admission: None, ..slot.link_view(now, classes) },
         };
         self.removed.get_or_insert_default().add(&removed);
     }

@@ -45,7 +45,7 @@ impl Pipeline {
             links: self
                 .ports
                 .iter()
-                .map(|slot| slot.link_view(&self.settings.class_names))
+                .map(|slot| slot.link_view(now, &self.settings.class_names))
                 .collect(),
             cycles: self.meter.view(&self.settings.class_names),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| {
@@ -108,7 +108,7 @@ impl PortSlot {
         }
     }
 
-    pub(super) fn link_view(&self, class_names: &[String]) -> LinkSnapshot {
+    pub(super) fn link_view(&self, now: Nanos, class_names: &[String]) -> LinkSnapshot {
         let link = &self.link;
         let held = link.held();
         let config = link.config();
@@ -125,21 +125,20 @@ impl PortSlot {
             classes: class_names
                 .iter()
                 .enumerate()
-                .map(|(index, name)| self.class_view(Class(index as u16), name))
+                .map(|(index, name)| self.class_view(now, Class(index as u16), name))
                 .collect(),
         }
     }
 
-    fn class_view(&self, class: Class, name: &str) -> ClassSnapshot {
+    fn class_view(&self, now: Nanos, class: Class, name: &str) -> ClassSnapshot {
         let meter = self.link.qostat().class(class);
-        let backlog = self.link.scheduler().class_backlog(class);
         let dropped: &ByReason = &meter.dropped;
         ClassSnapshot {
             name: name.to_owned(),
-            counts: meter.counts,
+            counts: meter.counts_at(now),
             dropped: named(dropped),
-            queued_packets: backlog.packets,
-            queued_bytes: backlog.bytes.0,
+            queued_packets: meter.queue.packets,
+            queued_bytes: meter.queue.bytes.0,
             delay_sum_ns: meter.delay_sum.0,
             delay_max_ns: meter.delay_max.0,
             delay_buckets: meter

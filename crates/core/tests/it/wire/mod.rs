@@ -104,6 +104,8 @@ pub fn assert_conserved<S: Scheduler<TestPacket>>(link: &Link<TestPacket, S>, ou
         assert_eq!(meter.delay.count(), meter.out_packets);
     }
     assert_eq!(came, sent + held.queued + held.in_ring + dropped, "{held:?}");
+    let queued: u64 = link.qostat().classes().iter().map(|meter| meter.queue.packets).sum();
+    assert_eq!(queued, held.queued, "whether the discipline queues by class or not");
     assert_eq!(sent, out.sent.len() as u64);
     assert_eq!(dropped, out.dropped.len() as u64);
     assert!(given >= sent);
