@@ -13,6 +13,7 @@ use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live;
 use crate::out::print;
+use crate::provenance;
 use crate::runs::{file_name, own_path, print_summary, progress};
 
 impl From<LabError> for Failure {
@@ -27,8 +28,12 @@ pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
     }
     let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    provenance::of(&out, &args.file, || all(args, &scenario, &out))
+}
+
+fn all(args: &WorldArgs, scenario: &Scenario, out: &Path) -> Outcome {
     if !args.all_without {
-        return one(args, &scenario, args.without.clone(), out);
+        return one(args, scenario, args.without.clone(), out.to_owned());
     }
     if scenario.ablations.is_empty() {
         eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.file.display());
@@ -40,7 +45,7 @@ pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
         }
         worst = worst.max(one(
             args,
-            &scenario,
+            scenario,
             Some(ablation.name.clone()),
             out.join(file_name(&ablation.name)),
         )?);
@@ -69,7 +74,7 @@ fn one(
         print_summary(&outcome.files)?;
     } else if args.quiet {
         eprint!("{}", table::judgements(&judge::bad(&outcome.judgements)));
-        for warning in &outcome.warnings {
+        for warning in &outcome.run.warnings {
             eprintln!("warning: {warning}");
         }
     }

@@ -27,6 +27,7 @@ mod manual;
 mod membership;
 mod out;
 mod privileges;
+mod provenance;
 mod reference;
 mod report;
 mod run;

@@ -16,6 +16,7 @@ use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live;
 use crate::out::print;
+use crate::provenance;
 use crate::runs::{file_name, print_summary};
 
 impl From<SimError> for Failure {
@@ -94,8 +95,12 @@ pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
     let scenario = check::load_scenario(&args.world.file, disciplines)?;
     let out =
         args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    provenance::of(&out, &args.world.file, || all(args, &scenario, &out, disciplines))
+}
+
+fn all(args: &SimArgs, scenario: &Scenario, out: &Path, disciplines: &Disciplines) -> Outcome {
     if !args.world.all_without {
-        return one(args, &scenario, args.world.without.clone(), &out, disciplines);
+        return one(args, scenario, args.world.without.clone(), out, disciplines);
     }
     if scenario.ablations.is_empty() {
         eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.world.file.display());
@@ -106,7 +111,7 @@ pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
             print(&format!("without: {}\n\n", ablation.name))?;
         }
         let folder = out.join(file_name(&ablation.name));
-        worst = worst.max(one(args, &scenario, Some(ablation.name.clone()), &folder, disciplines)?);
+        worst = worst.max(one(args, scenario, Some(ablation.name.clone()), &folder, disciplines)?);
     }
     Ok(worst)
 }
@@ -139,12 +144,12 @@ fn one(
         };
         let outcome = evenkeel_sim::run(scenario, &options)?;
         let of = if several { format!("seed {seed}: ") } else { String::new() };
-        for warning in &outcome.warnings {
+        for warning in &outcome.run.warnings {
             eprintln!("warning: {of}{warning}");
         }
         let bad = judge::bad(&outcome.judgements);
         // What does not add up is a mistake of this program: never what anybody expected.
-        failed |= !bad.is_empty() || !outcome.warnings.is_empty();
+        failed |= !bad.is_empty() || !outcome.run.warnings.is_empty();
         if args.world.quiet && !args.world.json {
             eprint!("{}", table::judgements(&bad));
         } else if !args.world.json {
@@ -191,7 +196,7 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
     }
     for (_, scenario) in demo.scenarios().clone() {
         let outcome = evenkeel_sim::run(&scenario, &SimOptions::default())?;
-        demo.measured(outcome.run, outcome.warnings);
+        demo.measured(outcome.run);
     }
     Ok(demo.finish(&args.out, args.quiet)?.exit_code())
 }
