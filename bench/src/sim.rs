@@ -168,7 +168,7 @@ pub(crate) fn one(case: &str) -> ExitCode {
     let outcome = evenkeel_sim::run(&scenario, &SimOptions::default())
         .unwrap_or_else(|error| panic!("{error}"));
     let wall_s = begin.elapsed().as_secs_f64();
-    for warning in &outcome.warnings {
+    for warning in &outcome.run.warnings {
         eprintln!("warning: {warning}");
     }
     let at_bottleneck =

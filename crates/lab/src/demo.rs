@@ -54,7 +54,7 @@ fn play(demo: Result<Demo, Diagnostics>, options: &DemoOptions) -> Result<DemoOu
     for (_, scenario) in &scenarios {
         let measured = measure(scenario, &options.binary, &progress)?;
         progress.next(scenario.duration);
-        demo.measured(measured.run, measured.warnings);
+        demo.measured(measured);
     }
     progress.finish();
     demo.finish(&options.out_dir, options.quiet).map_err(write_error)

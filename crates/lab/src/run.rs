@@ -38,9 +38,6 @@ pub struct Outcome {
     pub run: Run,
     /// The expectations, judged.
     pub judgements: Vec<Judgement>,
-    /// Things the user should know: a source that fell behind its schedule, packets lost by the lab
-    /// itself.
-    pub warnings: Vec<String>,
     /// Files written, the report page last.
     pub files: Vec<PathBuf>,
 }
@@ -67,15 +64,15 @@ impl Outcome {
 pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabError> {
     let scenario = prepared(scenario, options)?;
     let progress = Progress::new(options.progress, &[(&scenario.name, scenario.duration)]);
-    let measured = measure(&scenario, &options.binary, &progress)?;
+    let run = measure(&scenario, &options.binary, &progress)?;
     progress.finish();
-    let judgements = judge::judge(&scenario, &measured.run, Where::Lab);
-    let report = Report::of_scenario(&scenario, vec![measured.run.clone()], judgements.clone());
+    let judgements = judge::judge(&scenario, &run, Where::Lab);
+    let report = Report::of_scenario(&scenario, vec![run.clone()], judgements.clone());
     let files = evenkeel_report::write_all(&options.out_dir, &report).map_err(write_error)?;
     if !options.quiet {
-        print_result(&measured, &judgements, &files);
+        print_result(&run, &judgements, &files);
     }
-    Ok(Outcome { run: measured.run, judgements, warnings: measured.warnings, files })
+    Ok(Outcome { run, judgements, files })
 }
 
 /// The scenario with the options applied.
@@ -94,27 +91,18 @@ pub(crate) fn write_error(error: evenkeel_report::WriteError) -> LabError {
     LabError::Write { path: error.path, source: error.source }
 }
 
-fn print_result(measured: &Measured, judgements: &[Judgement], files: &[PathBuf]) {
-    println!("{}", evenkeel_report::table::steps(&measured.run));
+fn print_result(run: &Run, judgements: &[Judgement], files: &[PathBuf]) {
+    println!("{}", evenkeel_report::table::steps(run));
     println!("{}", evenkeel_report::table::judgements(judgements));
-    for note in &measured.run.notes {
+    for note in &run.notes {
         println!("{note}");
     }
-    for warning in &measured.warnings {
+    for warning in &run.warnings {
         eprintln!("warning: {warning}");
     }
     if let Some(page) = files.last() {
         println!("report: {}", page.display());
     }
-}
-
-/// What a run measured.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    /// The samples.
-    pub(crate) run: Run,
-    /// What the user should know.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// Runs a scenario whose times and mechanisms are as they shall be. Everything is torn down when it
@@ -126,7 +114,7 @@ pub(crate) fn measure(
     scenario: &Scenario,
     binary: &std::path::Path,
     progress: &Progress,
-) -> Result<Measured, LabError> {
+) -> Result<Run, LabError> {
     require(scenario)?;
     let signals = Signals::block()
         .map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
@@ -344,7 +332,7 @@ impl Lab<'_> {
         }
     }
 
-    fn measure(mut self) -> Result<Measured, LabError> {
+    fn measure(mut self) -> Result<Run, LabError> {
         let scenario = self.scenario;
         self.wires.iter().for_each(|(_, wire)| wire.engage());
         let start = sys::monotonic_now() + LEAD;
@@ -395,22 +383,22 @@ impl Lab<'_> {
         let wall = scenario.duration.as_secs_f64();
         let own = (cpu_time("self") - cpu_before.0).as_secs_f64() / wall;
         let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;
-        let mut warnings = self.finish(&first, &mut run)?;
-        warnings.extend(unbalanced.into_iter().take(1));
+        let warnings = self.finish(&first, &mut run)?;
+        run.warnings = warnings;
+        run.warnings.extend(unbalanced.into_iter().take(1));
         if shares_cycles(scenario)
             && let Some(why) = processors.missing()
         {
-            let told =
-                format!("not judged: {why}: shares of cycles say nothing of the router then");
-            run.notes.push(told.clone());
-            warnings.push(told);
+            run.warnings.push(format!(
+                "not judged: {why}: shares of cycles say nothing of the router then"
+            ));
         }
         run.notes.push(format!(
             "Processor time: sources and sinks {:.0} %, routers {:.0} % of one processor.",
             own * 100.0,
             routers * 100.0
         ));
-        Ok(Measured { run, warnings })
+        Ok(run)
     }
 
     fn router_cpu(&self) -> Duration {

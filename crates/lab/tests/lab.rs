@@ -208,7 +208,8 @@ fn a_run_finds_what_is_so_and_writes_it_down() {
     assert!(
         outcome.run.samples.iter().all(|sample| sample.link == "sink" && sample.offered.is_some())
     );
-    let conservation: Vec<_> = outcome.warnings.iter().filter(|text| text.contains("!=")).collect();
+    let conservation: Vec<_> =
+        outcome.run.warnings.iter().filter(|text| text.contains("!=")).collect();
     assert!(conservation.is_empty(), "{conservation:?}");
 }
 

@@ -11,7 +11,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::csv;
-use crate::fields::{self, In, Row, Value};
+use crate::fields::{self, Column, Row, Value};
 use crate::html::Report;
 
 /// The values of a column; `None` where there is none.
@@ -171,13 +171,23 @@ fn write<T: DataType>(
     column.close()
 }
 
-/// The samples of all runs of reports as columns: those of `samples.csv`, unrounded, which report
-/// they come from, and the calls of the same link and window.
+/// The samples of all runs of reports as columns: those of `samples.csv`, unrounded.
 #[must_use]
 pub fn samples(reports: &[&Report]) -> Columns {
     let rows: Vec<Row> = reports.iter().copied().flat_map(Row::of).collect();
+    table(&fields::samples(), &rows)
+}
+
+/// The flows of all runs of reports as columns: those of `flows.csv`, unrounded.
+#[must_use]
+pub fn flows(reports: &[&Report]) -> Columns {
+    let rows: Vec<_> = reports.iter().copied().flat_map(Report::flows).collect();
+    table(&fields::flows(), &rows)
+}
+
+fn table<R>(columns: &[Column<R>], rows: &[R]) -> Columns {
     let mut table = Columns::default();
-    for column in fields::samples().into_iter().filter(|column| column.place != In::Csv) {
+    for column in columns {
         match column.value {
             Value::Text(of) => table.push(column.name, Values::Text(rows.iter().map(of).collect())),
             Value::Whole(of) => table.count(column.name, rows.iter().map(of)),

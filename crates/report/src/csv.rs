@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::fields::{self, Column, In, Row};
+use crate::fields::{self, Column, Row};
 use crate::html::Report;
 
 /// Writes `samples.csv`. Several runs go into one file, told apart by the column `run`.
@@ -12,6 +12,14 @@ use crate::html::Report;
 /// Whatever `out` says.
 pub fn write_samples(out: &mut impl Write, report: &Report) -> io::Result<()> {
     write(out, &fields::samples(), Row::of(report))
+}
+
+/// Writes `flows.csv`: a row per flow.
+///
+/// # Errors
+/// Whatever `out` says.
+pub fn write_flows(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    write(out, &fields::flows(), report.flows())
 }
 
 /// Writes `calls.csv`: scheduler calls that found none, one or several queues with packets.
@@ -28,7 +36,6 @@ fn write<R>(
     columns: &[Column<R>],
     rows: impl Iterator<Item = R>,
 ) -> io::Result<()> {
-    let columns: Vec<_> = columns.iter().filter(|column| column.place != In::Parquet).collect();
     row(out, &columns.iter().map(|column| column.name).collect::<Vec<_>>())?;
     for of in rows {
         let cells: Vec<String> = columns.iter().map(|column| column.text(&of)).collect();
@@ -71,7 +78,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         // Counters that are declared later stand between these; nothing else changes.
         let known: Vec<&str> =
-            "run,world,t_s,window_s,step,router,link,class,mean_delay_us,delay_p50_us,\
+            "scenario,without,seed,time_scale,run,world,t_s,window_s,step,router,link,class,mean_delay_us,delay_p50_us,\
              delay_p99_us,delay_max_us,offered,sent,sent_bytes,dropped,dropped_by,qlen,e2e_mean_us,\
              e2e_p50_us,e2e_p99_us,goodput_bytes,ci_delay,ci_loss,x_delay_us,cycles,passed,refused,\
              fair_cycles,flows,accept_mean_us,accept_max_us,accepted,waiting"
@@ -81,8 +88,9 @@ mod tests {
         let header: Vec<&str> = lines.next().unwrap().split(',').collect();
         let named = header.iter().copied().filter(|name| known.contains(name));
         assert_eq!(named.collect::<Vec<_>>(), known);
-        let rest = lines.next().unwrap().strip_prefix("\"a, \"\"b\"\"\",").unwrap().split(',');
-        let cells = header[1..].iter().zip(rest).filter(|(name, _)| known.contains(name));
+        let rest =
+            lines.next().unwrap().strip_prefix(",,,0.0000,\"a, \"\"b\"\"\",").unwrap().split(',');
+        let cells = header[5..].iter().zip(rest).filter(|(name, _)| known.contains(name));
         let cells: Vec<&str> = cells.map(|(_, cell)| cell).collect();
         assert_eq!(
             cells.join(","),

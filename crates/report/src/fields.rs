@@ -1,22 +1,11 @@
-//! The columns of `samples.csv`, `samples.parquet` and `calls.csv`, each said once.
+//! The columns of samples, scheduler calls and flows, in CSV and Parquet alike, each said once.
 
 use evenkeel_core::measure::{Counter, Tally};
 
 use crate::counted;
 use crate::html::Report;
-use crate::run::{AdmissionSample, CallsSample, Delays, Run, Sample};
+use crate::run::{AdmissionSample, CallsSample, Delays, FlowRow, Run, Sample};
 use crate::stats::DelayStats;
-
-/// Where a column stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum In {
-    /// In the file for people and spreadsheets.
-    Csv,
-    /// In the file for programs, unrounded.
-    Parquet,
-    /// In both.
-    Both,
-}
 
 /// How a row's value is read; `None`: not measured.
 pub(crate) enum Value<R> {
@@ -35,8 +24,6 @@ pub struct Column<R> {
     pub unit: &'static str,
     /// What they are.
     pub help: &'static str,
-    /// In which files it stands.
-    pub place: In,
     pub(crate) value: Value<R>,
 }
 
@@ -98,17 +85,16 @@ fn calls_of<'r>(run: &'r Run, sample: &Sample) -> Option<&'r CallsSample> {
     window.find(|c| c.router == sample.router && c.link == sample.link)
 }
 
-/// Makes a list of columns: `place name: value, unit, help;`.
+/// Makes a list of columns: `name: value, unit, help;`.
 macro_rules! columns {
     ($(
-        $place:ident $name:ident: $kind:ident $(($decimals:literal))? |$row:pat_param| $value:expr,
+        $name:ident: $kind:ident $(($decimals:literal))? |$row:pat_param| $value:expr,
             $unit:literal, $help:literal;
     )+) => {
         vec![$(Column {
             name: stringify!($name),
             unit: $unit,
             help: $help,
-            place: In::$place,
             value: Value::$kind($($decimals,)? |$row| $value),
         },)+]
     };
@@ -124,7 +110,6 @@ pub fn samples<'r>() -> Vec<Column<Row<'r>>> {
         name: counter.column,
         unit: counter.unit,
         help: counter.help,
-        place: In::Both,
         value: Value::Counter(counter, |row: &Row<'r>, name| row.sample.counts.value(name)),
     }));
     columns.extend(link());
@@ -135,101 +120,105 @@ pub fn samples<'r>() -> Vec<Column<Row<'r>>> {
 
 fn identity<'r>() -> Vec<Column<Row<'r>>> {
     columns! {
-        Parquet scenario: Text |r| Some(r.report.name.clone()), "", "the scenario";
-        Parquet without: Text |r| r.report.without.clone(), "", "the mechanism switched off";
-        Parquet seed: Whole |r| r.report.seed, "", "the seed of the run";
-        Parquet time_scale: Number(4) |r| Some(r.report.time_scale), "",
+        scenario: Text |r| Some(r.report.name.clone()), "", "the scenario";
+        without: Text |r| r.report.without.clone(), "", "the mechanism switched off";
+        seed: Whole |r| r.report.seed, "", "the seed of the run";
+        time_scale: Number(4) |r| Some(r.report.time_scale), "",
             "factor on all times of the scenario";
-        Both run: Text |r| Some(r.run.name.clone()), "", "the run, where there are several";
-        Both world: Text |r| Some(r.run.world.clone()), "", "`sim` or `lab`";
-        Both t_s: Number(3) |r| Some(r.sample.t_s), "s", "end of the window";
-        Both window_s: Number(6) |r| Some(r.sample.window_s), "s", "its length";
-        Both step: Text |r| Some(r.run.step_of_window(r.sample.t_s, r.sample.window_s).to_owned()),
+        run: Text |r| Some(r.run.name.clone()), "", "the run, where there are several";
+        world: Text |r| Some(r.run.world.clone()), "", "`sim` or `lab`";
+        t_s: Number(3) |r| Some(r.sample.t_s), "s", "end of the window";
+        window_s: Number(6) |r| Some(r.sample.window_s), "s", "its length";
+        step: Text |r| Some(r.run.step_of_window(r.sample.t_s, r.sample.window_s).to_owned()),
             "",
             "the step that it lies in for the most part";
-        Both router: Text |r| Some(r.sample.router.clone()), "", "the router";
-        Both link: Text |r| Some(r.sample.link.clone()), "", "the link: its port's name";
-        Both class: Text |r| Some(r.sample.class.clone()), "", "the class";
+        router: Text |r| Some(r.sample.router.clone()), "", "the router";
+        link: Text |r| Some(r.sample.link.clone()), "", "the link: its port's name";
+        class: Text |r| Some(r.sample.class.clone()), "", "the class";
     }
 }
 
 fn delays_and_offer<'r>() -> Vec<Column<Row<'r>>> {
     columns! {
-        Both mean_delay_us: Number(1) |r| r.transit.map(|d| d.mean_us), "us",
+        mean_delay_us: Number(1) |r| r.transit.map(|d| d.mean_us), "us",
             "mean transit delay: arrival in the router to leaving the queue";
-        Both delay_p50_us: Number(1) |r| r.transit.map(|d| d.p50_us), "us", "its median";
-        Both delay_p99_us: Number(1) |r| r.transit.map(|d| d.p99_us), "us", "its 99 % quantile";
-        Both delay_max_us: Number(1) |r| r.transit.map(|d| d.max_us), "us", "its maximum";
-        Both offered: Whole |r| r.sample.offered, "packets",
+        delay_p50_us: Number(1) |r| r.transit.map(|d| d.p50_us), "us", "its median";
+        delay_p99_us: Number(1) |r| r.transit.map(|d| d.p99_us), "us", "its 99 % quantile";
+        delay_max_us: Number(1) |r| r.transit.map(|d| d.max_us), "us", "its maximum";
+        offered: Whole |r| r.sample.offered, "packets",
             "packets that the sources of the class sent";
     }
 }
 
 fn link<'r>() -> Vec<Column<Row<'r>>> {
     columns! {
-        Both dropped: Whole |r| Some(r.sample.dropped_total()), "packets",
+        dropped: Whole |r| Some(r.sample.dropped_total()), "packets",
             "packets dropped on the link";
-        Csv dropped_by: Text |r| Some(by_reason(r.sample)), "packets",
+        dropped_by: Text |r| Some(by_reason(r.sample)), "packets",
             "the same by reason: `reason=packets`";
-        Both qlen: Whole |r| Some(r.sample.qlen), "packets",
+        qlen: Whole |r| Some(r.sample.qlen), "packets",
             "packets queued at the end of the window";
-        Both e2e_mean_us: Number(1) |r| r.end_to_end.map(|d| d.mean_us), "us",
+        qlen_mean: Number(3) |r| r.sample.queue_mean(), "packets",
+            "packets queued, on the average of time over the window";
+        qlen_most: Whole |r| r.sample.queue_most, "packets",
+            "the most packets queued at once, from the start of the run to the end of the window";
+        e2e_mean_us: Number(1) |r| r.end_to_end.map(|d| d.mean_us), "us",
             "mean delay from host to host";
-        Both e2e_p50_us: Number(1) |r| r.end_to_end.map(|d| d.p50_us), "us", "its median";
-        Both e2e_p99_us: Number(1) |r| r.end_to_end.map(|d| d.p99_us), "us", "its 99 % quantile";
-        Parquet e2e_max_us: Number(1) |r| r.end_to_end.map(|d| d.max_us), "us", "its maximum";
-        Both goodput_bytes: Whole |r| r.sample.goodput_bytes, "bytes",
+        e2e_p50_us: Number(1) |r| r.end_to_end.map(|d| d.p50_us), "us", "its median";
+        e2e_p99_us: Number(1) |r| r.end_to_end.map(|d| d.p99_us), "us", "its 99 % quantile";
+        e2e_max_us: Number(1) |r| r.end_to_end.map(|d| d.max_us), "us", "its maximum";
+        goodput_bytes: Whole |r| r.sample.goodput_bytes, "bytes",
             "IP bytes that the receiving hosts got";
     }
 }
 
 fn router<'r>() -> Vec<Column<Row<'r>>> {
     columns! {
-        Both ci_delay: Number(4) |r| r.sample.control.map(|c| c.ci_delay), "",
+        ci_delay: Number(4) |r| r.sample.control.map(|c| c.ci_delay), "",
             "congestion index for delay: 1 at the degradation threshold";
-        Both ci_loss: Number(4) |r| r.sample.control.map(|c| c.ci_loss), "",
+        ci_loss: Number(4) |r| r.sample.control.map(|c| c.ci_loss), "",
             "congestion index for loss";
-        Both x_delay_us: Number(4) |r| r.sample.control.map(|c| c.x_delay_us), "us",
+        x_delay_us: Number(4) |r| r.sample.control.map(|c| c.x_delay_us), "us",
             "X_DELAY that the control gives";
-        Both cycles: Whole |r| r.sample.cycles.map(|c| c.spent), "cycles",
+        cycles: Whole |r| r.sample.cycles.map(|c| c.spent), "cycles",
             "cycles of packets handed to a link";
-        Both passed: Whole |r| r.sample.cycles.map(|c| c.passed), "packets", "how many those were";
-        Both refused: Whole |r| r.sample.cycles.map(|c| c.refused), "packets",
+        passed: Whole |r| r.sample.cycles.map(|c| c.passed), "packets", "how many those were";
+        refused: Whole |r| r.sample.cycles.map(|c| c.refused), "packets",
             "packets refused by FairDrop or by a service";
-        Both fair_cycles: Number(0) |r| r.sample.core.map(|core| core.fair_cycles), "cycles",
+        fair_cycles: Number(0) |r| r.sample.core.map(|core| core.fair_cycles), "cycles",
             "what max-min water filling gives the class on a polled core";
-        Both flows: Whole |r| r.sample.core.map(|core| core.flows.into()), "flows",
+        flows: Whole |r| r.sample.core.map(|core| core.flows.into()), "flows",
             "flows of the class there";
     }
 }
 
 fn hosts_and_calls<'r>() -> Vec<Column<Row<'r>>> {
     columns! {
-        Both accept_mean_us: Number(1) |r| r.acceptance.map(|d| d.mean_us), "us",
+        accept_mean_us: Number(1) |r| r.acceptance.map(|d| d.mean_us), "us",
             "mean time that flows waited until their first packet got through";
-        Parquet accept_p50_us: Number(1) |r| r.acceptance.map(|d| d.p50_us), "us", "its median";
-        Parquet accept_p99_us: Number(1) |r| r.acceptance.map(|d| d.p99_us), "us",
+        accept_p50_us: Number(1) |r| r.acceptance.map(|d| d.p50_us), "us", "its median";
+        accept_p99_us: Number(1) |r| r.acceptance.map(|d| d.p99_us), "us",
             "its 99 % quantile";
-        Both accept_max_us: Number(1) |r| r.acceptance.map(|d| d.max_us), "us", "its maximum";
-        Both accepted: Whole |r| r.sample.acceptance.as_ref().map(|d| d.count), "flows",
+        accept_max_us: Number(1) |r| r.acceptance.map(|d| d.max_us), "us", "its maximum";
+        accepted: Whole |r| r.sample.acceptance.as_ref().map(|d| d.count), "flows",
             "flows that got through for the first time";
-        Both waiting: Whole |r| r.sample.waiting, "flows",
+        waiting: Whole |r| r.sample.waiting, "flows",
             "flows that wait at the end of the window";
-        Parquet calls_none: Whole |r| r.calls.map(|c| c.none), "calls",
+        calls_none: Whole |r| r.calls.map(|c| c.none), "calls",
             "scheduler calls of the link that found every queue empty";
-        Parquet calls_one: Whole |r| r.calls.map(|c| c.one), "calls",
+        calls_one: Whole |r| r.calls.map(|c| c.one), "calls",
             "those that found packets in one queue";
-        Parquet calls_many: Whole |r| r.calls.map(|c| c.many), "calls",
+        calls_many: Whole |r| r.calls.map(|c| c.many), "calls",
             "those that found packets in several";
-        Parquet fair_rate_bps: Number(4) |r| r.admission().map(|a| a.fair_rate_bps), "bit/s",
+        fair_rate_bps: Number(4) |r| r.admission().map(|a| a.fair_rate_bps), "bit/s",
             "fair rate of the link's admission";
-        Parquet priority_load: Number(4) |r| r.admission().map(|a| a.priority_load), "",
+        priority_load: Number(4) |r| r.admission().map(|a| a.priority_load), "",
             "its priority load, a part of the link's rate";
-        Parquet congested: Whole |r| r.admission().map(|a| a.congested.into()), "",
+        congested: Whole |r| r.admission().map(|a| a.congested.into()), "",
             "1 where it took the link for congested";
-        Parquet protected: Whole |r| r.admission().map(|a| a.protected), "flows",
+        protected: Whole |r| r.admission().map(|a| a.protected), "flows",
             "flows on its list";
-        Parquet turned_away: Whole |r| r.admission().map(|a| a.refused), "packets",
+        turned_away: Whole |r| r.admission().map(|a| a.refused), "packets",
             "packets that it refused";
     }
 }
@@ -247,30 +236,67 @@ pub type CallsRow<'r> = (&'r Run, &'r CallsSample);
 #[must_use]
 pub fn calls<'r>() -> Vec<Column<CallsRow<'r>>> {
     columns! {
-        Csv run: Text |(run, _)| Some(run.name.clone()), "", "the run, where there are several";
-        Csv world: Text |(run, _)| Some(run.world.clone()), "", "`sim` or `lab`";
-        Csv t_s: Number(3) |(_, c)| Some(c.t_s), "s", "end of the window";
-        Csv window_s: Number(6) |(_, c)| Some(c.window_s), "s", "its length";
-        Csv step: Text |(run, c)| Some(run.step_of_window(c.t_s, c.window_s).to_owned()), "",
+        run: Text |(run, _)| Some(run.name.clone()), "", "the run, where there are several";
+        world: Text |(run, _)| Some(run.world.clone()), "", "`sim` or `lab`";
+        t_s: Number(3) |(_, c)| Some(c.t_s), "s", "end of the window";
+        window_s: Number(6) |(_, c)| Some(c.window_s), "s", "its length";
+        step: Text |(run, c)| Some(run.step_of_window(c.t_s, c.window_s).to_owned()), "",
             "the step that it lies in for the most part";
-        Csv router: Text |(_, c)| Some(c.router.clone()), "", "the router";
-        Csv link: Text |(_, c)| Some(c.link.clone()), "", "the link: its port's name";
-        Csv none: Whole |(_, c)| Some(c.none), "calls",
+        router: Text |(_, c)| Some(c.router.clone()), "", "the router";
+        link: Text |(_, c)| Some(c.link.clone()), "", "the link: its port's name";
+        none: Whole |(_, c)| Some(c.none), "calls",
             "scheduler calls that found every queue empty";
-        Csv one: Whole |(_, c)| Some(c.one), "calls", "those that found packets in one queue";
-        Csv many: Whole |(_, c)| Some(c.many), "calls", "those that found packets in several";
-        Csv fair_rate_bps: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.fair_rate_bps),
+        one: Whole |(_, c)| Some(c.one), "calls", "those that found packets in one queue";
+        many: Whole |(_, c)| Some(c.many), "calls", "those that found packets in several";
+        fair_rate_bps: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.fair_rate_bps),
             "bit/s",
             "fair rate of the link's admission";
-        Csv priority_load: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.priority_load), "",
+        priority_load: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.priority_load), "",
             "its priority load, a part of the link's rate";
-        Csv congested: Whole |(_, c)| c.admission.as_ref().map(|a| a.congested.into()), "",
+        congested: Whole |(_, c)| c.admission.as_ref().map(|a| a.congested.into()), "",
             "1 where it took the link for congested";
-        Csv protected: Whole |(_, c)| c.admission.as_ref().map(|a| a.protected), "flows",
+        protected: Whole |(_, c)| c.admission.as_ref().map(|a| a.protected), "flows",
             "flows on its list";
-        Csv streaming: Whole |(_, c)| c.admission.as_ref().map(|a| a.streaming), "flows",
+        streaming: Whole |(_, c)| c.admission.as_ref().map(|a| a.streaming), "flows",
             "the streaming among them";
-        Csv refused: Whole |(_, c)| c.admission.as_ref().map(|a| a.refused), "packets",
+        refused: Whole |(_, c)| c.admission.as_ref().map(|a| a.refused), "packets",
             "packets that it refused";
+    }
+}
+
+/// A flow in its run.
+pub type FlowOf<'r> = (&'r Report, &'r Run, &'r FlowRow);
+
+/// The columns of flows: a row per flow, in order of their beginning.
+#[must_use]
+pub fn flows<'r>() -> Vec<Column<FlowOf<'r>>> {
+    columns! {
+        scenario: Text |(report, ..)| Some(report.name.clone()), "", "the scenario";
+        without: Text |(report, ..)| report.without.clone(), "", "the mechanism switched off";
+        seed: Whole |(report, ..)| report.seed, "", "the seed of the run";
+        run: Text |(_, run, _)| Some(run.name.clone()), "", "the run, where there are several";
+        world: Text |(_, run, _)| Some(run.world.clone()), "", "`sim` or `lab`";
+        traffic: Text |(.., f)| Some(f.traffic.clone()), "", "the `[[traffic]]` that it belongs to";
+        flow: Whole |(.., f)| Some(f.flow), "", "its number among those of its traffic, from 0";
+        transport: Text |(.., f)| Some(f.transport.clone()), "", "`tcp` or `udp`";
+        source: Text |(.., f)| Some(f.source.clone()), "", "address and port that it comes from";
+        destination: Text |(.., f)| Some(f.destination.clone()), "",
+            "address and port that it goes to";
+        start_s: Number(6) |(.., f)| Some(f.start_s), "s", "its beginning";
+        end_s: Number(6) |(.., f)| f.end_s, "s",
+            "when all that it had to carry was acknowledged; empty: not within the run, or it was \
+             asked for no end";
+        fct_s: Number(6) |(.., f)| f.completion_s(), "s", "flow completion time: end less start";
+        asked_bytes: Whole |(.., f)| f.asked_bytes, "bytes",
+            "payload that it had to carry; empty: as much as fits";
+        delivered_bytes: Whole |(.., f)| Some(f.delivered_bytes), "bytes",
+            "payload delivered, each byte once";
+        goodput_bps: Number(1) |(.., f)| f.goodput_bps(), "bit/s",
+            "delivered payload over its time (RFC 2647)";
+        sent_packets: Whole |(.., f)| Some(f.sent_packets), "packets",
+            "packets with payload sent, those sent again included";
+        lost_packets: Whole |(.., f)| Some(f.lost_packets), "packets",
+            "with UDP: packets that had not arrived at the end; with TCP: segments sent again";
+        timeouts: Whole |(.., f)| f.timeouts, "", "retransmission time-outs";
     }
 }

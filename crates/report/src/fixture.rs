@@ -46,6 +46,8 @@ pub(crate) fn two_steps() -> Run {
                 counts: ClassCounters::of_sent(sent, Bytes(sent * 1428)),
                 dropped: vec![("queue_full".to_owned(), dropped)],
                 qlen: if slowed { 20 } else { 50 },
+                queue_us: Some(if slowed { 20_000_000 } else { 50_000_000 }),
+                queue_most: Some(50),
                 transit: delays(sent, us),
                 end_to_end: None,
                 goodput_bytes: None,

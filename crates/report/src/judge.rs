@@ -20,7 +20,8 @@ pub enum Verdict {
     ReproducedAfterAll,
     /// A number that it needs was not measured.
     Undecided,
-    /// It does not hold, and the machine was not the run's own: that says nothing of the router.
+    /// The machine was not the run's own, or too slow for it ([`Run::warnings`]): whether it held
+    /// says nothing of the router.
     NotJudged,
     /// It is not meant for this world.
     OtherWorld,
@@ -203,6 +204,13 @@ pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
                         [judgement.note.as_str(), &evaluation.text].join(" ").trim().to_owned();
                 }
                 judgement.measured = evaluation.terms;
+                // A simulator has no machine to blame: what does not add up there is its mistake.
+                if world == World::Lab
+                    && let Some(why) = run.warnings.first()
+                {
+                    judgement.verdict = Verdict::NotJudged;
+                    judgement.note = format!("not judged: {why}");
+                }
             }
             judgement
         })
@@ -218,6 +226,30 @@ mod tests {
         assert_eq!(Verdict::of(Some(false), false, false), Verdict::NotReproduced);
         assert_eq!(Verdict::of(Some(true), false, false), Verdict::ReproducedAfterAll);
         assert!(!Verdict::NotReproduced.is_bad() && !Verdict::ReproducedAfterAll.is_bad());
+    }
+
+    #[test]
+    fn a_lab_that_was_too_slow_judges_nothing_and_its_page_says_so_first() {
+        let scenario = Scenario::parse(
+            include_str!("../../../scenarios/examples/tcp-dumbbell.toml"),
+            "tcp-dumbbell.toml",
+            std::path::Path::new("../../scenarios/examples"),
+        )
+        .unwrap();
+        let warnings = vec!["a fell behind its schedule: the machine is too slow".to_owned()];
+        let run = Run { warnings, ..crate::fixture::two_steps() };
+        let verdicts = |world| {
+            let judged = judge(&scenario, &run, world);
+            judged.into_iter().map(|judgement| judgement.verdict).collect::<Vec<_>>()
+        };
+        assert!(verdicts(World::Lab).iter().all(|verdict| *verdict == Verdict::NotJudged));
+        assert!(!verdicts(World::Sim).contains(&Verdict::NotJudged));
+        assert!(!verdicts(World::Sim).is_empty());
+        let report = crate::Report { runs: vec![run], ..crate::Report::default() };
+        let page = report.to_html();
+        let (warned, measured) = (page.find("fell behind"), page.find("<figure"));
+        assert!(warned.is_some() && warned < measured, "before every figure");
+        assert!(crate::summary::summary(&report).to_string().contains("fell behind"));
     }
 
     #[test]

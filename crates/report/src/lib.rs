@@ -33,8 +33,8 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Parameter, Run,
-    Sample, StepMark, Topology, WireTotals,
+    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, FlowRow,
+    Parameter, Run, Sample, StepMark, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 
@@ -48,8 +48,8 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json` and
-/// `report.html` into `folder`, which is made if it is missing. Returns the paths written, the page
+/// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json`,
+/// `report.html`, and where flows were followed `flows.csv` and `flows.parquet`, into `folder`, which is made if it is missing. Returns the paths written, the page
 /// last.
 ///
 /// # Errors
@@ -57,20 +57,25 @@ pub struct WriteError {
 pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
     fs::create_dir_all(folder).map_err(|source| WriteError { path: folder.to_owned(), source })?;
     let mut samples = Vec::new();
-    let mut calls = Vec::new();
+    let (mut calls, mut flows) = (Vec::new(), Vec::new());
     csv::write_samples(&mut samples, report).expect("writing to memory does not fail");
     csv::write_calls(&mut calls, report).expect("writing to memory does not fail");
+    csv::write_flows(&mut flows, report).expect("writing to memory does not fail");
     let mut summary = serde_json::to_vec_pretty(&summary::summary(report))
         .expect("a JSON value can always be written");
     summary.push(b'\n');
-    let files = [
+    let mut files = vec![
         (saved::FILE, saved::to_json(report)),
         ("samples.csv", samples),
         ("samples.parquet", columns::samples(&[report]).to_parquet()),
         ("calls.csv", calls),
         ("summary.json", summary),
-        ("report.html", report.to_html().into_bytes()),
     ];
+    if report.flows().next().is_some() {
+        files.push(("flows.csv", flows));
+        files.push(("flows.parquet", columns::flows(&[report]).to_parquet()));
+    }
+    files.push(("report.html", report.to_html().into_bytes()));
     files
         .into_iter()
         .map(|(name, content)| {

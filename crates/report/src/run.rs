@@ -39,9 +39,17 @@ pub struct Run {
     /// from the start to the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wires: Vec<WireTotals>,
+    /// One row per flow, in order of their beginning; empty where they were not followed. In files
+    /// of their own, not in the saved result.
+    #[serde(skip)]
+    pub flows: Vec<FlowRow>,
     /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded
     /// 1 002 311 packets".
     pub notes: Vec<String>,
+    /// What makes the numbers doubtful: a source that fell behind its schedule, packets that nobody
+    /// can account for. Pages show it above everything else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A step as it was applied.
@@ -117,6 +125,54 @@ pub struct WireTotals {
     pub overtaking: u64,
 }
 
+/// A flow from its beginning to its end: a TCP connection, or what a source sends by UDP.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowRow {
+    /// The `[[traffic]]` that it belongs to.
+    pub traffic: String,
+    /// Its number among those of its traffic, from 0.
+    pub flow: u64,
+    /// `tcp` or `udp`.
+    pub transport: String,
+    /// Address and port that it comes from.
+    pub source: String,
+    /// Address and port that it goes to.
+    pub destination: String,
+    /// Its beginning, seconds since the start of the run.
+    pub start_s: f64,
+    /// When all that it had to carry was acknowledged, seconds; `None`: not within the run, or
+    /// nothing was asked for.
+    pub end_s: Option<f64>,
+    /// The end of its time: of the flow, of its traffic or of the run, whichever came first.
+    pub until_s: f64,
+    /// Payload that it had to carry, bytes; `None`: as much as fits.
+    pub asked_bytes: Option<u64>,
+    /// Payload delivered, each byte once.
+    pub delivered_bytes: u64,
+    /// Packets with payload sent, those sent again included.
+    pub sent_packets: u64,
+    /// With UDP: packets that had not arrived at the end of the run; with TCP: segments sent again.
+    pub lost_packets: u64,
+    /// Retransmission time-outs; `None` with UDP.
+    pub timeouts: Option<u64>,
+}
+
+impl FlowRow {
+    /// Flow completion time, seconds.
+    #[must_use]
+    pub fn completion_s(&self) -> Option<f64> {
+        Some(self.end_s? - self.start_s)
+    }
+
+    /// Delivered payload over the flow's time, bits per second (RFC 2647, section 3.17); `None` for
+    /// a flow that took no time.
+    #[must_use]
+    pub fn goodput_bps(&self) -> Option<f64> {
+        let seconds = self.until_s - self.start_s;
+        (seconds > 0.0).then(|| self.delivered_bytes as f64 * 8.0 / seconds)
+    }
+}
+
 counters! {
     /// Delays of the packets of one class in one window: exact count, sum and maximum, and their
     /// distribution.
@@ -159,6 +215,12 @@ counters! {
         part dropped: Vec<(String, u64)>, "packets";
         /// Packets queued at the end of the window.
         gauge qlen: u64, "packets";
+        /// Packets queued, added up over the window: `None` where nobody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count queue_us: Option<u64>, "packets x us";
+        /// The most packets queued at once from the start of the run to the end of the window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most queue_most: Option<u64>, "packets";
         /// Transit delay: arrival in the router to leaving the queue (QoStat 4.2a).
         part transit: Delays;
         /// Delay from sending host to receiving host; `None` where nobody measured it.

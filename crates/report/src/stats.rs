@@ -55,7 +55,8 @@ pub struct ClassStats {
     pub dropped: f64,
     /// The same by reason.
     pub dropped_by: Vec<(String, f64)>,
-    /// Mean queue length at the ends of the windows, packets.
+    /// Queue length on the average of time, packets; at the ends of the windows where an old result
+    /// has no more.
     pub qlen: f64,
     /// Bits per second received by the sink.
     pub goodput: Option<f64>,
@@ -211,6 +212,12 @@ impl Sample {
         self.dropped.iter().map(|(_, packets)| packets).sum()
     }
 
+    /// Packets queued on the average of time over the window; `None` where nobody added up.
+    #[must_use]
+    pub fn queue_mean(&self) -> Option<f64> {
+        (self.window_s > 0.0).then_some(self.queue_us? as f64 / (self.window_s * 1e6))
+    }
+
     /// `count` of this window as a rate per second.
     #[must_use]
     pub fn per_second(&self, count: u64) -> f64 {
@@ -253,7 +260,7 @@ impl ClassSum {
                 .collect(),
             dropped: rate(sum.dropped_total()),
             dropped_by: sum.dropped.iter().map(|(reason, n)| (reason.clone(), rate(*n))).collect(),
-            qlen: sum.qlen as f64 / windows,
+            qlen: sum.queue_mean().unwrap_or(sum.qlen as f64 / windows),
             goodput: sum.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
             transit: sum.transit.stats(),
             end_to_end: sum.end_to_end.as_ref().and_then(Delays::stats),

@@ -43,6 +43,7 @@ fn run(run: &Run) -> Value {
         "settle_s": run.settle_s,
         "duration_s": run.duration_s,
         "notes": run.notes,
+        "warnings": run.warnings,
         "wires": run.wires,
         "parameters": run.parameters.iter()
             .map(|p| json!({ "group": p.group, "name": p.name, "value": p.value }))

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use evenkeel_core::Nanos;
+use evenkeel_report::FlowRow;
 use evenkeel_scenario::{Congestion, Ecn, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
 use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
@@ -103,6 +104,17 @@ fn connect(
     let sender =
         SenderConfig { mss, congestion, bytes: job.bytes, isn, ecn, ..SenderConfig::default() };
     let receiver = ReceiverConfig { mss, isn: peer_isn, echo, ..ReceiverConfig::default() };
+    let row = FlowRow {
+        traffic: traffic.name.clone(),
+        flow,
+        transport: "tcp".to_owned(),
+        source: there.source.to_string(),
+        destination: there.destination.to_string(),
+        start_s: job.start.as_secs_f64(),
+        until_s: job.stop.as_secs_f64(),
+        asked_bytes: job.bytes,
+        ..FlowRow::default()
+    };
     let end =
         |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
             let (direction, ethernet) =
@@ -117,6 +129,7 @@ fn connect(
                 ethernet,
                 key,
                 wake: Nanos::MAX,
+                row: opens.then(|| Box::new(row.clone())),
             })
         };
     let (near, far) = (there.source, there.destination);

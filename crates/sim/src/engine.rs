@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use evenkeel_core::Nanos;
+use evenkeel_report::FlowRow;
 use evenkeel_scenario::Scenario;
 use evenkeel_traffic::emulate::{Emulator, Fate};
 use evenkeel_world::payload::Stamp;
@@ -69,6 +70,26 @@ pub(crate) struct End {
     pub(crate) key: ConversationKey,
     /// The call that has been asked for.
     pub(crate) wake: Nanos,
+    /// What will be told of the flow; only the end that opens it has it.
+    pub(crate) row: Option<Box<FlowRow>>,
+}
+
+impl End {
+    /// The flow's row, when it is done or the run ends.
+    pub(crate) fn row(&mut self, now: Nanos) -> Option<FlowRow> {
+        let row = *self.row.take()?;
+        let counters = self.endpoint.counters();
+        let done = self.endpoint.is_done();
+        Some(FlowRow {
+            end_s: (done && row.asked_bytes.is_some()).then(|| now.as_secs_f64()),
+            until_s: if done { now.as_secs_f64() } else { row.until_s.min(now.as_secs_f64()) },
+            delivered_bytes: counters.acknowledged_bytes,
+            sent_packets: counters.data_segments,
+            lost_packets: counters.retransmitted,
+            timeouts: Some(counters.timeouts),
+            ..row
+        })
+    }
 }
 
 /// Key of a conversation at one of its hosts: host, local port, remote port, remote host, IPv6.
@@ -83,6 +104,8 @@ pub(crate) struct Engine {
     pub(crate) senders: Vec<Sender>,
     pub(crate) ends: Vec<Option<End>>,
     pub(crate) tallies: Vec<Tally>,
+    /// Flows of ends that are done.
+    pub(crate) flows: Vec<FlowRow>,
     /// Frames on wires that take time, and free places among them.
     store: Vec<SimFrame>,
     free: Vec<u32>,
@@ -111,6 +134,7 @@ impl Engine {
             senders: Vec::new(),
             ends: Vec::new(),
             tallies,
+            flows: Vec::new(),
             store: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -239,6 +263,7 @@ impl Engine {
         if end.endpoint.is_done() {
             let counters = end.endpoint.counters();
             let key = end.key;
+            self.flows.extend(end.row(self.now));
             let tally = &mut self.tallies[traffic as usize];
             add(&mut tally.done[usize::from(!opens)], &counters);
             self.found.remove(&key);

@@ -46,13 +46,11 @@ pub struct FlowTotals {
 /// What came out of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The samples; `world` is `sim`.
+    /// The samples; `world` is `sim`. A warning in it is of counters that do not add up, of a router,
+    /// a link, its admission or all of them together: a mistake of this program.
     pub run: Run,
     /// The expectations meant for the simulator, judged.
     pub judgements: Vec<Judgement>,
-    /// Counters that do not add up, of a router, a link, its admission or all of them together: a
-    /// mistake of this program.
-    pub warnings: Vec<String>,
     /// The flows in the order of the scenario.
     pub flows: Vec<FlowTotals>,
     /// Events processed.

@@ -1,9 +1,11 @@
 //! One scenario from the first event to the judged rows.
 
+use std::net::SocketAddr;
+
 use evenkeel_core::Nanos;
-use evenkeel_report::{Judgement, Run, StepMark};
+use evenkeel_report::{FlowRow, Judgement, Run, StepMark};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, World};
+use evenkeel_scenario::{Scenario, TrafficKind, World};
 use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::{checks, describe, wires};
 
@@ -41,24 +43,58 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
         layout: None,
         run: describe::run(&scenario, "sim"),
         scenario: &scenario,
-        warnings: Vec::new(),
     };
     simulation.go()?;
     let engine = &mut simulation.engine;
     let flows =
         scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
-    let flows = flows.collect();
+    let flows: Vec<FlowTotals> = flows.collect();
+    simulation.run.flows = follow(&scenario, engine, &flows);
     let judgements: Vec<Judgement> =
         evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
     Ok(Outcome {
         run: simulation.run,
         judgements,
-        warnings: simulation.warnings,
         flows,
         events: engine.queue.told(),
         packets: engine.hosts_sent,
         simulated: scenario.duration,
     })
+}
+
+/// A row for each flow, in order of their beginning: TCP connections, and traffic of UDP that is one
+/// flow.
+fn follow(scenario: &Scenario, engine: &mut Engine, totals: &[FlowTotals]) -> Vec<FlowRow> {
+    let now = engine.now;
+    let mut flows = std::mem::take(&mut engine.flows);
+    flows.extend(engine.ends.iter_mut().flatten().filter_map(|end| end.row(now)));
+    for (traffic, totals) in scenario.traffic.iter().zip(totals) {
+        let many = traffic.flows > 1 || matches!(traffic.kind, TrafficKind::Flows { .. });
+        // A recording holds flows of whatever kind.
+        if many || traffic.kind.is_tcp() || traffic.kind == TrafficKind::Replay {
+            continue;
+        }
+        let Some(key) = sampling::flow_key(scenario, traffic) else { continue };
+        let headers = if traffic.ipv6 { 48 } else { 28 };
+        flows.push(FlowRow {
+            traffic: traffic.name.clone(),
+            transport: "udp".to_owned(),
+            source: SocketAddr::new(key.source, key.source_port).to_string(),
+            destination: SocketAddr::new(key.destination, key.destination_port).to_string(),
+            start_s: traffic.start.as_secs_f64(),
+            until_s: traffic.stop.min(now).as_secs_f64(),
+            delivered_bytes: totals.received_bytes - headers * totals.received_packets,
+            sent_packets: totals.sent_packets,
+            lost_packets: totals.sent_packets - totals.received_packets,
+            ..FlowRow::default()
+        });
+    }
+    let place = |flow: &FlowRow| scenario.traffic.iter().position(|of| of.name == flow.traffic);
+    flows.sort_by(|a, b| {
+        let by_start = a.start_s.total_cmp(&b.start_s);
+        by_start.then_with(|| (place(a), a.flow).cmp(&(place(b), b.flow)))
+    });
+    flows
 }
 
 struct Simulation<'a> {
@@ -68,7 +104,6 @@ struct Simulation<'a> {
     /// The layout since the last step that changed it.
     layout: Option<Scenario>,
     run: Run,
-    warnings: Vec<String>,
 }
 
 /// Counters of routers and hosts at one instant.
@@ -104,10 +139,10 @@ impl Simulation<'_> {
             }
             last = now;
         }
-        self.warnings.extend(last.routers.iter().flat_map(checks::conservation));
+        self.run.warnings.extend(last.routers.iter().flat_map(checks::conservation));
         self.run.wires = wires_of(self.scenario, &self.engine);
         self.run.notes.extend(self.run.wires.iter().map(wires::told));
-        self.warnings.extend(unexplained(&self.engine, &last.routers));
+        self.run.warnings.extend(unexplained(&self.engine, &last.routers));
         Ok(())
     }
 

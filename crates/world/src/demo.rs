@@ -112,7 +112,6 @@ pub struct Demo {
     world: World,
     runs: Vec<Run>,
     judgements: Vec<Judgement>,
-    warnings: Vec<String>,
 }
 
 impl Demo {
@@ -134,7 +133,6 @@ impl Demo {
             world,
             runs: Vec::new(),
             judgements: Vec::new(),
-            warnings: Vec::new(),
         })
     }
 
@@ -151,11 +149,10 @@ impl Demo {
     }
 
     /// Takes in what came out of the next scenario.
-    pub fn measured(&mut self, mut run: Run, warnings: Vec<String>) {
+    pub fn measured(&mut self, mut run: Run) {
         let Some((name, scenario)) = self.scenarios.get(self.runs.len()) else { return };
         run.name = (*name).to_owned();
         self.judgements.extend(judge::judge(scenario, &run, self.world));
-        self.warnings.extend(warnings.into_iter().map(|warning| format!("{name}: {warning}")));
         self.runs.push(run);
     }
 
@@ -165,7 +162,7 @@ impl Demo {
     /// # Errors
     /// A file cannot be written.
     pub fn finish(self, folder: &Path, quiet: bool) -> Result<DemoOutcome, WriteError> {
-        let Self { show, scenarios, runs, judgements, warnings, .. } = self;
+        let Self { show, scenarios, runs, judgements, .. } = self;
         println!("{}", (show.table)(&runs));
         let seen = (show.seen)(&scenarios, &runs);
         let report = Report {
@@ -187,8 +184,10 @@ impl Demo {
             }
             println!("\nReport: {}", page.display());
         }
-        for warning in &warnings {
-            eprintln!("warning: {warning}");
+        for run in &runs {
+            for warning in &run.warnings {
+                eprintln!("warning: {}: {warning}", run.name);
+            }
         }
         eprint!("{}", table::judgements(&judge::bad(&judgements)));
         Ok(DemoOutcome { runs, judgements, report: page })

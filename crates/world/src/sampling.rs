@@ -231,6 +231,8 @@ fn sample(
         counts: class.counts,
         dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
         qlen: class.queued_packets,
+        queue_us: Some(class.queue_us),
+        queue_most: Some(class.queue_most),
         transit: Delays {
             count: class.out_packets,
             sum_ns: class.delay_sum_ns,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evenkeel_control::watch::{self, Format, RowWriter};
 use evenkeel_core::measure::{ClassCounters, Counter, CounterKind, Tally};
-use evenkeel_report::fields::{self, Column, In};
+use evenkeel_report::fields::{self, Column};
 use evenkeel_report::{Report, Run, Sample, StepMark, columns, csv, saved};
 use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot, Snapshot};
 use evenkeel_router::window::between;
@@ -144,6 +144,9 @@ fn page() -> String {
     page += "\n## samples.csv, samples.parquet\n\nOne row per class, link and window. Empty: not \
              measured.\n";
     table(&mut page, &fields::samples());
+    page += "\n## flows.csv, flows.parquet\n\nOne row per flow: a TCP connection, or what a source \
+             sends by UDP.\n";
+    table(&mut page, &fields::flows());
     page += "\n## calls.csv\n\nOne row per link and window.\n";
     table(&mut page, &fields::calls());
     let columns: Vec<String> = watch::columns().iter().map(|name| format!("`{name}`")).collect();
@@ -158,15 +161,9 @@ fn page() -> String {
 }
 
 fn table<R>(page: &mut String, columns: &[Column<R>]) {
-    *page += "\n| column | unit | what it is | file |\n|---|---|---|---|\n";
+    *page += "\n| column | unit | what it is |\n|---|---|---|\n";
     for column in columns {
-        let file = match column.place {
-            In::Csv => "csv",
-            In::Parquet => "parquet",
-            In::Both => "both",
-        };
-        let _ =
-            writeln!(page, "| `{}` | {} | {} | {file} |", column.name, column.unit, column.help);
+        let _ = writeln!(page, "| `{}` | {} | {} |", column.name, column.unit, column.help);
     }
 }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Judgement};
 use crate::numbers::plain;
-use crate::run::{Run, StepMark, Topology};
+use crate::run::{FlowRow, Run, StepMark, Topology};
 use crate::slug::slug;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
@@ -80,6 +80,11 @@ impl Report {
         }
     }
 
+    /// Every flow that was followed, in its run.
+    pub fn flows(&self) -> impl Iterator<Item = (&Self, &Run, &FlowRow)> {
+        self.runs.iter().flat_map(move |run| run.flows.iter().map(move |flow| (self, run, flow)))
+    }
+
     /// Whether any verdict fails the run.
     #[must_use]
     pub fn failed(&self) -> bool {
@@ -118,6 +123,7 @@ impl Report {
                 escape(&self.published_claim)
             );
         }
+        html += &warnings(&self.runs);
         html += &format!("<div class=\"notes\">{}</div>", paragraphs(&self.notes));
         if !self.judgements.is_empty() {
             let (class, sign) = if self.failed() { ("bad", "✗") } else { ("good", "✓") };
@@ -230,6 +236,22 @@ impl Report {
         }
         html + "</section>\n"
     }
+}
+
+/// What makes numbers of the runs doubtful, where it cannot be overlooked; empty if nothing does.
+pub(crate) fn warnings(runs: &[Run]) -> String {
+    let each = runs.iter().flat_map(|run| {
+        let of = if run.name.is_empty() { String::new() } else { format!("{}: ", run.name) };
+        run.warnings.iter().map(move |text| format!("<li>{}</li>", escape(&format!("{of}{text}"))))
+    });
+    let items: String = each.collect();
+    if items.is_empty() {
+        return items;
+    }
+    format!(
+        "<div class=\"warning\" role=\"alert\"><b>These numbers are doubtful:</b>\
+         <ul>{items}</ul></div>\n"
+    )
 }
 
 /// A whole page; `title` and `body` are markup.

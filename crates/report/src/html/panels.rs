@@ -54,9 +54,9 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
     },
     Quantity {
         title: "Queue length",
-        unit: "packets",
+        unit: "packets, mean",
         shows: Some((Metric::Qlen, 1.0)),
-        value: |s| Some(s.qlen as f64),
+        value: |s| Some(s.queue_mean().unwrap_or(s.qlen as f64)),
         text: grouped,
         log_from: None,
     },

@@ -92,7 +92,7 @@ metrics! {
     E2eP50: stamps "e2e_p50", "us";
     /// 99 % of packets had a delay from host to host of at most this
     E2eP99: stamps "e2e_p99", "us";
-    /// queue length at the ends of the sampling windows
+    /// queue length on the average of time
     Qlen: class "qlen", "packets";
     /// IP packets that the receiving hosts got
     Goodput: class "goodput", "bit/s";

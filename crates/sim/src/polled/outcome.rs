@@ -48,6 +48,7 @@ pub(crate) fn run(scenario: &Scenario, model: &CoreModel) -> Result<Outcome, Sim
         (begin, before) = (now, core.counts().to_vec());
     }
     run.notes.push(where_packets_went(model, &core));
+    run.warnings = unexplained(&core);
     let judgements = evenkeel_report::judge::judge(scenario, &run, World::Sim);
     let flows = by_kind(model, core.counts());
     let totals =
@@ -61,7 +62,6 @@ pub(crate) fn run(scenario: &Scenario, model: &CoreModel) -> Result<Outcome, Sim
     let packets = flows.iter().map(|counts| counts.offered).sum();
     Ok(Outcome {
         judgements,
-        warnings: unexplained(&core),
         flows: flows.iter().zip(&model.flows).map(totals).collect(),
         events: packets,
         packets,

@@ -86,7 +86,7 @@ fn shipped_scenarios_come_out_as_they_claim() {
         let scenario = Scenario::load(&file).expect("it is valid");
         let outcome =
             evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it can be simulated");
-        assert_eq!(outcome.warnings, Vec::<String>::new());
+        assert_eq!(outcome.run.warnings, Vec::<String>::new());
         let bad: Vec<_> =
             outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
         assert!(bad.is_empty(), "{}: {bad:?}", scenario.name);

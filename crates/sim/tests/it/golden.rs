@@ -127,6 +127,6 @@ start = "750ms"
 fn every_kind_of_source_over_every_kind_of_wire() {
     let scenario = Scenario::parse(ROW, "row.toml", Path::new(".")).expect("it is valid");
     let outcome = evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it runs");
-    assert_eq!(outcome.warnings, Vec::<String>::new());
+    assert_eq!(outcome.run.warnings, Vec::<String>::new());
     insta::assert_snapshot!(told(&outcome));
 }

@@ -176,7 +176,7 @@ proptest! {
         let scenario = scenario.unwrap_or_else(|errors| panic!("{errors}\n{text}"));
         let first = simulate(&scenario, None);
         // Every wire, router and host adds up: what does not is a warning.
-        prop_assert_eq!(&first.warnings, &Vec::<String>::new());
+        prop_assert_eq!(&first.run.warnings, &Vec::<String>::new());
         for flow in &first.flows {
             prop_assert!(flow.received_packets <= flow.sent_packets, "{:?}", flow);
         }

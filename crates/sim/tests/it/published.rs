@@ -26,7 +26,7 @@ fn judged(scenario: &Scenario, options: &SimOptions) -> Outcome {
     for judgement in bad {
         println!("   {}: {:?} {:?}", judgement.name, judgement.verdict, judgement.measured);
     }
-    assert_eq!(outcome.warnings, Vec::<String>::new(), "{} {what}", scenario.name);
+    assert_eq!(outcome.run.warnings, Vec::<String>::new(), "{} {what}", scenario.name);
     outcome
 }
 

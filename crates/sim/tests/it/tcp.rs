@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use evenkeel_scenario::Scenario;
+use evenkeel_core::Bytes;
+use evenkeel_report::Report;
+use evenkeel_scenario::{Scenario, TrafficKind};
 use evenkeel_sim::{FlowTotals, Outcome, SimOptions};
 
 fn dumbbell() -> Scenario {
@@ -13,7 +15,7 @@ fn dumbbell() -> Scenario {
 
 fn run(scenario: &Scenario, options: &SimOptions) -> Outcome {
     let outcome = evenkeel_sim::run(scenario, options).expect("it can be simulated");
-    assert_eq!(outcome.warnings, Vec::<String>::new());
+    assert_eq!(outcome.run.warnings, Vec::<String>::new());
     outcome
 }
 
@@ -45,6 +47,43 @@ fn ten_connections_fill_a_link_and_share_it() {
     }
     let without = SimOptions { without: Some("a queue".into()), ..SimOptions::default() };
     assert!(run(&scenario, &without).passed(), "what has to fail without a queue fails");
+}
+
+/// Connections of 100 kB each: what is told of each adds up to what their ends counted, and a
+/// connection that is done took at least the time of its bytes on the link.
+#[test]
+fn every_flow_is_told_with_its_completion_time() {
+    let mut scenario = dumbbell();
+    for traffic in &mut scenario.traffic {
+        if let TrafficKind::Tcp { bytes, .. } = &mut traffic.kind {
+            *bytes = Some(Bytes(100_000));
+        }
+    }
+    let outcome = run(&scenario, &SimOptions::default());
+    let flows = &outcome.run.flows;
+    assert_eq!(flows.len(), scenario.traffic.len(), "one row for each");
+    assert!(flows.is_sorted_by_key(|flow| flow.start_s));
+    for flow in flows {
+        let totals = outcome.flows.iter().find(|totals| totals.name == flow.traffic).unwrap();
+        if flow.transport == "udp" {
+            assert_eq!(flow.sent_packets, totals.sent_packets);
+            assert_eq!((flow.end_s, flow.timeouts), (None, None));
+            continue;
+        }
+        assert_eq!(flow.delivered_bytes, totals.sender.acknowledged_bytes);
+        assert_eq!(flow.lost_packets, totals.sender.retransmitted);
+        assert_eq!((flow.delivered_bytes, flow.asked_bytes), (100_000, Some(100_000)));
+        let (time, goodput) = (flow.completion_s().unwrap(), flow.goodput_bps().unwrap());
+        assert!((goodput * time - 800_000.0).abs() < 1.0, "{flow:?}");
+        assert!(goodput < 20e6 && time < 20.0, "{flow:?}");
+    }
+    assert!(flows.iter().any(|flow| flow.transport == "tcp"));
+    let report = Report { runs: vec![outcome.run.clone()], ..Report::default() };
+    let mut csv = Vec::new();
+    evenkeel_report::csv::write_flows(&mut csv, &report).unwrap();
+    let lines = String::from_utf8(csv).unwrap().lines().count();
+    assert_eq!(lines, 1 + flows.len());
+    assert_eq!(evenkeel_report::columns::flows(&[&report]).rows(), flows.len());
 }
 
 #[test]
