@@ -1,7 +1,7 @@
 //! Where results come from: `provenance.json` and a copy of the scenario beside them.
 //!
-//! What depends on the machine and the hour stands in that file alone, so that the same scenario and
-//! seed give the same bytes in all the others.
+//! What depends on the machine and the hour stands in that file alone, so that the same scenario
+//! and seed give the same bytes in all the others.
 
 use std::fs;
 use std::path::Path;

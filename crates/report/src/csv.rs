@@ -78,7 +78,8 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         // Counters that are declared later stand between these; nothing else changes.
         let known: Vec<&str> =
-            "scenario,without,seed,time_scale,run,world,t_s,window_s,step,router,link,class,mean_delay_us,delay_p50_us,\
+            "scenario,without,seed,time_scale,run,world,t_s,window_s,step,router,link,class,\
+             mean_delay_us,delay_p50_us,\
              delay_p99_us,delay_max_us,offered,sent,sent_bytes,dropped,dropped_by,qlen,e2e_mean_us,\
              e2e_p50_us,e2e_p99_us,goodput_bytes,ci_delay,ci_loss,x_delay_us,cycles,passed,refused,\
              fair_cycles,flows,accept_mean_us,accept_max_us,accepted,waiting"

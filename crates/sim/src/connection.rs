@@ -67,6 +67,21 @@ pub(crate) fn add_many(
     Ok(())
 }
 
+/// What is known of a connection before it begins.
+fn row(traffic: &Traffic, flow: u64, job: Job, near: SocketAddr, far: SocketAddr) -> FlowRow {
+    FlowRow {
+        traffic: traffic.name.clone(),
+        flow,
+        transport: "tcp".to_owned(),
+        source: near.to_string(),
+        destination: far.to_string(),
+        start_s: job.start.as_secs_f64(),
+        until_s: job.stop.as_secs_f64(),
+        asked_bytes: job.bytes,
+        ..FlowRow::default()
+    }
+}
+
 /// Both ends of a TCP connection, number `flow` of its traffic; the first opens it when it is time.
 fn connect(
     engine: &mut Engine,
@@ -104,17 +119,6 @@ fn connect(
     let sender =
         SenderConfig { mss, congestion, bytes: job.bytes, isn, ecn, ..SenderConfig::default() };
     let receiver = ReceiverConfig { mss, isn: peer_isn, echo, ..ReceiverConfig::default() };
-    let row = FlowRow {
-        traffic: traffic.name.clone(),
-        flow,
-        transport: "tcp".to_owned(),
-        source: there.source.to_string(),
-        destination: there.destination.to_string(),
-        start_s: job.start.as_secs_f64(),
-        until_s: job.stop.as_secs_f64(),
-        asked_bytes: job.bytes,
-        ..FlowRow::default()
-    };
     let end =
         |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
             let (direction, ethernet) =
@@ -129,7 +133,7 @@ fn connect(
                 ethernet,
                 key,
                 wake: Nanos::MAX,
-                row: opens.then(|| Box::new(row.clone())),
+                row: opens.then(|| Box::new(row(traffic, flow, job, near, far))),
             })
         };
     let (near, far) = (there.source, there.destination);

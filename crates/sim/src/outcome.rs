@@ -46,8 +46,8 @@ pub struct FlowTotals {
 /// What came out of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The samples; `world` is `sim`. A warning in it is of counters that do not add up, of a router,
-    /// a link, its admission or all of them together: a mistake of this program.
+    /// The samples; `world` is `sim`. A warning in it is of counters that do not add up, of a
+    /// router, a link, its admission or all of them together: a mistake of this program.
     pub run: Run,
     /// The expectations meant for the simulator, judged.
     pub judgements: Vec<Judgement>,

@@ -62,8 +62,8 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     })
 }
 
-/// A row for each flow, in order of their beginning: TCP connections, and traffic of UDP that is one
-/// flow.
+/// A row for each flow, in order of their beginning: TCP connections, and traffic of UDP that is
+/// one flow.
 fn follow(scenario: &Scenario, engine: &mut Engine, totals: &[FlowTotals]) -> Vec<FlowRow> {
     let now = engine.now;
     let mut flows = std::mem::take(&mut engine.flows);
