@@ -49,8 +49,8 @@ pub struct WriteError {
 }
 
 /// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json`,
-/// `report.html`, and where flows were followed `flows.csv` and `flows.parquet`, into `folder`, which
-/// is made if it is missing. Returns the paths written, the page last.
+/// `report.html`, and where flows were followed `flows.csv` and `flows.parquet`, into `folder`,
+/// which is made if it is missing. Returns the paths written, the page last.
 ///
 /// # Errors
 /// The file that could not be written, and why.
