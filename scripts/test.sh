@@ -136,6 +136,7 @@ else
   skip "published figures in the lab" "needs root for network namespaces: run   sudo -E make test"
 fi
 step "page of what is reproduced" scripts/reproduced.py check out/figures/sim
+step "page of latency under load" scripts/latency.py check
 step "commands of the README" scripts/readme.sh
 
 printf '\n'

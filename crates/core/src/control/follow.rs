@@ -16,18 +16,18 @@
 //! | S, s: bytes that have left by the line, and before the last packet that came back | [`Did::left`], [`RoundTrip::bytes`] | bytes |
 //!
 //! ```text
-//!  q > d_max and u > 1/2    ─▶ r = L (1 − q / 300 ms), 3 to 90 % below L: what waits is gone in 300 ms,
-//!                              until q < d_max / 2, and then r = 0.98 L
+//!  q > d_max and u > 1/2    ─▶ r = L (1 − q / 300 ms), 3 to 90 % below L: so that what waits is gone
+//!                              in 300 ms, until q < d_max / 2, and then r = 0.98 L
 //!  q > d_max / 2            ─▶ r = 0.99 L if that is less, else r stays
 //!  u > 3/4 and q < d_max / 2 ─▶ r grows: by 12 % up to 0.95 L, by 2 % about L, and above faster and
 //!                              faster, up to 12 %; all the less the more waits
 //!  nothing came back        ─▶ r stays
 //! ```
 //!
-//! **What the line carries is measured, not searched for.** Of two packets that came back, the bytes
-//! that left between them, by the time between their arrivals at the far end, are the rate of a line
-//! on which packets wait: one look after the line got slower says how slow it is. For traffic that
-//! comes by the line it is what arrives.
+//! **What the line carries is measured, not searched for.** Of two packets that came back, the
+//! bytes that left between them, by the time between their arrivals at the far end, are the rate of
+//! a line on which packets wait: one look after the line got slower says how slow it is. For
+//! traffic that comes by the line it is what arrives.
 //!
 //! **What waits now is not what waited.** A packet that comes back tells of a queue that it met a
 //! round trip ago. What has left since and cannot have passed yet waits: q = (S − s) / L less the
