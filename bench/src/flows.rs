@@ -9,10 +9,12 @@ use evenkeel_core::admit::{
     Admission, AdmissionConfig, BudgetConfig, Observed, Pin, RouterLists, RouterListsConfig,
     Verdict,
 };
+use evenkeel_core::aqm::AqmConfig;
+use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
-use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Reason, Scheduler};
 use evenkeel_ports::tsc::Tsc;
@@ -22,7 +24,8 @@ use crate::plot;
 use crate::timing::{Case, Rounds, Spread};
 
 /// What is measured.
-pub(crate) const KINDS: [&str; 3] = ["pfq", "pdrr", "admission+pdrr"];
+pub(crate) const KINDS: [&str; 6] =
+    ["pfq", "pfq+aqm", "pdrr", "pdrr+aqm", "pdrr+hosts", "admission+pdrr"];
 /// Numbers of flows of the table and the plot.
 const FLOWS: [u32; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 /// Numbers of flows at which instructions are counted.
@@ -71,13 +74,23 @@ impl ManyFlows {
         let backlog = if protected { BACKLOG } else { flows };
         // Room for a burst beyond the backlog: nothing is dropped.
         let buffer = Buffer::packets(backlog + BURST as u32);
-        let scheduler = if kind == "pfq" {
+        // It judges every packet and drops none: packets are not told when they came.
+        let law = AqmConfig {
+            target: Nanos::SECOND,
+            interval: Nanos::from_secs(10),
+            ..AqmConfig::default()
+        };
+        let aqm = if kind.ends_with("+aqm") { Aqm::Cobalt } else { Aqm::None };
+        let aqm = ElasticAqm { aqm, law, ..ElasticAqm::default() };
+        let scheduler = if kind.starts_with("pfq") {
             let flows = KnownFlows::up_to(flows);
-            let config = PfqConfig { buffer, flows, ..PfqConfig::default() };
+            let config = PfqConfig { buffer, flows, aqm, ..PfqConfig::default() };
             AnyScheduler::Pfq(Pfq::new(config).expect("the configuration is in range"))
         } else {
             let flows = KnownFlows::up_to(if protected { ACTIVE } else { flows });
-            let config = PdrrConfig { buffer, flows, ..PdrrConfig::default() };
+            // 16 flows to a host.
+            let fair = if kind == "pdrr+hosts" { Fair::SourceFlow } else { Fair::Flow };
+            let config = PdrrConfig { buffer, flows, aqm, fair, ..PdrrConfig::default() };
             AnyScheduler::Pdrr(Pdrr::new(config).expect("the configuration is in range"))
         };
         let admission = protected.then(|| {
