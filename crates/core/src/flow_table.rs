@@ -116,6 +116,13 @@ impl PackedFlow {
         Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
     }
 
+    /// The flow among those of many subscribers. Of IPv6 several may come to the same.
+    #[inline]
+    pub(crate) fn of_subscriber(mut self, subscriber: u32) -> Self {
+        self.0[1] ^= subscriber;
+        self
+    }
+
     /// A hash of it: a table's own seed keeps strangers from choosing who shares a bucket.
     #[must_use]
     pub(crate) fn mixed(&self) -> u64 {

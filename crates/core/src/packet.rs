@@ -240,6 +240,12 @@ pub trait Packet {
     fn flow_hash(&self) -> u64;
     /// When it was put into the router's input queue.
     fn arrival(&self) -> Nanos;
+    /// The subscriber that it belongs to, as a place in a tree of them
+    /// ([`Plan`](crate::schedule::tree::Plan)); 1: it is not known whose it is.
+    #[inline]
+    fn subscriber(&self) -> u32 {
+        crate::schedule::tree::UNKNOWN
+    }
     /// How many packets it is on the wire: more than one for a super-frame, whose lengths are those
     /// of its segments together.
     #[inline]

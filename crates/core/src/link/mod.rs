@@ -278,6 +278,23 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         Ok(())
     }
 
+    /// Changes the discipline otherwise than by a setting, and starts the transmit side if
+    /// something waits. What it drops is counted.
+    pub fn alter<R>(
+        &mut self,
+        now: Nanos,
+        sink: &mut impl LinkSink<P>,
+        change: impl FnOnce(&mut S, Nanos, &mut dyn DropSink<P>) -> R,
+    ) -> R {
+        let now = self.arrive_at(now, sink);
+        let because = Some(Reason::Reconfigured);
+        let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
+        let result = change(&mut self.scheduler, now, drops);
+        self.restart(now);
+        self.run(now, sink);
+        result
+    }
+
     /// Puts another discipline in place of the present one, which it gives back empty: its memory
     /// takes time to free. What is queued moves over in the order of its arrival, stamps kept; what
     /// the new one has no room for is dropped as [`Reason::Reconfigured`]. The ring and the wire

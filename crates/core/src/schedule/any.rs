@@ -376,4 +376,6 @@ disciplines! {
     Codel: super::codel::CodelConfig;
     /// FQ-CoDel.
     FqCodel: super::fq_codel::FqCodelConfig;
+    /// A tree of subscribers.
+    Tree: super::tree::TreeConfig;
 }

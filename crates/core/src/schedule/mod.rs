@@ -24,6 +24,7 @@ pub mod shared;
 pub mod shared_flows;
 mod slab;
 mod tournament;
+pub mod tree;
 pub mod wfq_altq;
 
 pub use any::{AnyScheduler, BuildError, DisciplineConfig, OwnConfig};

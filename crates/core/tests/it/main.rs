@@ -30,6 +30,7 @@ mod pfq_overflow;
 mod qfq;
 mod shared;
 mod shared_flows;
+mod tree;
 mod wfq_altq;
 mod wire;
 mod workers;

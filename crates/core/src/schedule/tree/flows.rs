@@ -1,0 +1,254 @@
+//! Packets come: the flows of subscribers, room for them, and when a subscriber has something that
+//! waits.
+
+use super::flow::{Flow, Flows};
+use super::node::fine;
+use super::plan::LINK;
+use super::{Backlog, Tree};
+use crate::aqm::elastic::Now;
+use crate::flow_table::{EntryId, PackedFlow};
+use crate::packet::Packet;
+use crate::reason::Reason;
+use crate::schedule::slab::{NIL, counted};
+use crate::schedule::{DropSink, Treated};
+use crate::units::{Bytes, Nanos};
+
+impl<P: Packet> Tree<P> {
+    pub(super) fn put(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let leaf = self.leaf_of(&packet);
+        let length = Bytes(counted(&packet).into());
+        let Some(id) = self.place(leaf, &packet) else {
+            return self.refuse(leaf, packet, dropped);
+        };
+        while self.lacks_room(leaf, length) {
+            if !self.shed(leaf, Some(id.link()), now, dropped) {
+                return self.refuse(leaf, packet, dropped);
+            }
+        }
+        while self.backlog.packets >= u64::from(self.config.buffer) {
+            if !self.shed_most(now, dropped) {
+                return self.refuse(leaf, packet, dropped);
+            }
+        }
+        let flow = self.flows.get_mut(id);
+        let waits = flow.fifo.is_empty();
+        self.slab.push(&mut flow.fifo, packet, id.link());
+        self.backlog.packets += 1;
+        self.backlog.bytes += length;
+        let cold = &mut self.cold[leaf as usize];
+        cold.packets += 1;
+        cold.bytes += length.0 as u32;
+        self.longest.grown(leaf, &mut cold.place, Bytes(cold.bytes.into()));
+        if waits {
+            self.flow_begins(id, leaf, now);
+        }
+        Treated::Queued
+    }
+
+    fn refuse(&mut self, leaf: u32, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        self.meters[leaf as usize].overflow += 1;
+        dropped.dropped(packet, Reason::QueueFull);
+        Treated::Dropped(Reason::QueueFull)
+    }
+
+    /// Whether a packet more is more than may wait of a subscriber. One always may.
+    #[inline]
+    fn lacks_room(&self, leaf: u32, length: Bytes) -> bool {
+        let cold = &self.cold[leaf as usize];
+        cold.packets > 0 && u64::from(cold.bytes) + length.0 > u64::from(cold.room)
+    }
+
+    /// The place of a packet's flow. `None`: all are in use.
+    #[inline]
+    fn place(&mut self, leaf: u32, packet: &P) -> Option<EntryId> {
+        let key = packet.packed_flow().of_subscriber(leaf);
+        let hash = packet.flow_hash() ^ u64::from(leaf).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let found = self.flows.find(hash, &key).filter(|id| self.flows.get(*id).leaf == leaf);
+        if found.is_some() {
+            return found;
+        }
+        let state = Flow::of(leaf);
+        if self.flows.find(hash, &key).is_none() {
+            return self.flows.insert(hash, key, state, |_, _| ());
+        }
+        // Addresses that two subscribers have both: all of them is one flow of the second.
+        let key = PackedFlow::v4(u64::from(leaf), u32::MAX, u8::MAX);
+        match self.flows.find(u64::from(leaf), &key) {
+            Some(id) => (self.flows.get(id).leaf == leaf).then_some(id),
+            None => self.flows.insert(u64::from(leaf), key, state, |_, _| ()),
+        }
+    }
+
+    /// A flow has its first packet.
+    fn flow_begins(&mut self, id: EntryId, leaf: u32, now: Nanos) {
+        let idle = self.flows.get(id).idle(now);
+        self.flows.get_mut(id).aqm.blue.rested(idle);
+        self.busy_flows += 1;
+        // One that lost all it had may still be in a list.
+        if !self.flows.in_use(id) {
+            self.flows.begin(id);
+            let quantum = self.quantum();
+            let turns = &mut self.hot[leaf as usize].turns;
+            turns.enter(&mut Flows { flows: &mut self.flows, quantum }, id.link());
+        }
+        self.cold[leaf as usize].busy += 1;
+        if self.cold[leaf as usize].busy == 1 {
+            self.waits(leaf);
+            self.activate(leaf, fine(now));
+        }
+    }
+
+    /// A flow has sent or lost its last packet.
+    pub(super) fn flow_ends(&mut self, leaf: u32) {
+        self.busy_flows -= 1;
+        let amount = self.cold[leaf as usize].sure.amount();
+        self.cold[leaf as usize].busy -= 1;
+        if self.cold[leaf as usize].busy == 0 {
+            self.waits_no_more(leaf, amount);
+        }
+    }
+
+    /// What a node is guaranteed now.
+    fn demanded(&self, node: u32) -> u64 {
+        let cold = &self.cold[node as usize];
+        if cold.busy == 0 { 0 } else { cold.sure.amount() }
+    }
+
+    /// A node has something that waits, and had not: what is guaranteed below those above grows.
+    fn waits(&mut self, mut node: u32) {
+        while node != LINK {
+            let demanded = self.demanded(node);
+            let parent = self.hot[node as usize].parent();
+            let before = self.demanded(parent);
+            let cold = &mut self.cold[parent as usize];
+            cold.sure.below += demanded;
+            cold.busy += 1;
+            if cold.busy > 1 {
+                return self.demands(parent, before);
+            }
+            node = parent;
+        }
+    }
+
+    /// A node has nothing any more that waits; it was guaranteed `amount`.
+    fn waits_no_more(&mut self, mut node: u32, mut amount: u64) {
+        while node != LINK {
+            let parent = self.hot[node as usize].parent();
+            let before = self.demanded(parent);
+            let cold = &mut self.cold[parent as usize];
+            cold.sure.below -= amount;
+            cold.busy -= 1;
+            if cold.busy > 0 {
+                return self.demands(parent, before);
+            }
+            (node, amount) = (parent, before);
+        }
+    }
+
+    /// A node that waits was guaranteed `before`: the nodes above are told.
+    pub(super) fn demands(&mut self, mut node: u32, mut before: u64) {
+        while node != LINK {
+            let demanded = self.demanded(node);
+            if demanded == before {
+                return;
+            }
+            let parent = self.hot[node as usize].parent();
+            let was = self.demanded(parent);
+            let below = &mut self.cold[parent as usize].sure.below;
+            *below = *below + demanded - before;
+            (node, before) = (parent, was);
+        }
+    }
+
+    /// The subscriber with the most bytes loses a packet.
+    fn shed_most(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> bool {
+        loop {
+            let Some(leaf) = self.longest.candidate() else { return false };
+            let cold = &mut self.cold[leaf as usize];
+            if self.longest.confirm(leaf, &mut cold.place, Bytes(cold.bytes.into())) {
+                return self.shed(leaf, None, now, dropped);
+            }
+        }
+    }
+
+    /// The longest of some flows of a subscriber loses its first packet.
+    fn shed(
+        &mut self,
+        leaf: u32,
+        own: Option<u32>,
+        now: Nanos,
+        dropped: &mut dyn DropSink<P>,
+    ) -> bool {
+        let turns = self.hot[leaf as usize].turns;
+        let bytes = |tree: &Self, flow: u32| tree.flows.get(EntryId::from_link(flow)).fifo.bytes;
+        let mut longest = (own.map_or(Bytes::ZERO, |flow| bytes(self, flow)), own.unwrap_or(NIL));
+        let mut some = [NIL; 16];
+        let mut count = 0;
+        let quantum = self.quantum();
+        turns.some(&mut Flows { flows: &mut self.flows, quantum }, |flow| {
+            some[count] = flow;
+            count += 1;
+        });
+        for flow in &some[..count] {
+            longest = longest.max((bytes(self, *flow), *flow));
+        }
+        let (length, victim) = longest;
+        if length == Bytes::ZERO {
+            return false;
+        }
+        let id = EntryId::from_link(victim);
+        let judge = self.config.aqm.is_on().then(|| {
+            let cold = &self.cold[leaf as usize];
+            Now::new(&self.config.aqm, Nanos(cold.packets_time()), cold.busy.into(), now)
+        });
+        let flow = self.flows.get_mut(id);
+        if let Some(judge) = judge {
+            judge.overflowed(&mut flow.aqm);
+        }
+        let Some((packet, _)) = self.slab.pop(&mut flow.fifo) else { return false };
+        let is_empty = flow.fifo.is_empty();
+        if is_empty {
+            flow.empties(now);
+        }
+        self.meters[leaf as usize].overflow += 1;
+        self.uncount(leaf, Bytes(counted(&packet).into()));
+        dropped.dropped(packet, Reason::LongestFlow);
+        if is_empty {
+            self.flow_ends(leaf);
+            if self.cold[leaf as usize].busy == 0 {
+                self.fade(leaf);
+            }
+        }
+        true
+    }
+
+    /// Everything that waits.
+    pub(super) fn empty(&mut self, into: &mut dyn FnMut(P)) {
+        for leaf in 0..self.hot.len() as u32 {
+            if self.cold[leaf as usize].packets > 0 {
+                self.empty_leaf(leaf, into);
+            }
+        }
+        debug_assert_eq!(self.backlog, Backlog::default());
+    }
+
+    /// Everything that waits of a subscriber, flow by flow.
+    pub(super) fn empty_leaf(&mut self, leaf: u32, into: &mut dyn FnMut(P)) {
+        let quantum = self.quantum();
+        loop {
+            let mut turns = self.hot[leaf as usize].turns;
+            let picked = turns.pick(&mut Flows { flows: &mut self.flows, quantum });
+            self.hot[leaf as usize].turns = turns;
+            let Some(picked) = picked else { break };
+            let id = EntryId::from_link(picked);
+            while let Some((packet, _)) = self.slab.pop(&mut self.flows.get_mut(id).fifo) {
+                self.uncount(leaf, Bytes(counted(&packet).into()));
+                into(packet);
+            }
+            let turns = &mut self.hot[leaf as usize].turns;
+            turns.leave(&mut Flows { flows: &mut self.flows, quantum }, picked);
+            self.flow_ends(leaf);
+        }
+        self.fade(leaf);
+    }
+}
