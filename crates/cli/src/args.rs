@@ -2,6 +2,7 @@
 
 mod init;
 mod live;
+mod subscribers;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use evenkeel_sweep::Shard;
 
 pub(crate) use init::{InitArgs, Place};
 pub(crate) use live::LiveArgs;
+pub(crate) use subscribers::SubscriberCommand;
 
 use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
 use crate::serve::ServeArgs;
@@ -136,6 +138,12 @@ pub(crate) enum Explained {
         /// Only at this link.
         #[arg(long)]
         link: Option<String>,
+    },
+    /// What a subscriber's packets meet now, in both directions, and what limits them. Looks twice,
+    /// a second apart.
+    Subscriber {
+        /// Its name in the list of the [[tree]].
+        name: String,
     },
 }
 
@@ -402,7 +410,15 @@ pub(crate) enum CtlCommand {
         /// Undo it after this time (30s), unless `evenkeel ctl confirm` comes before.
         #[arg(long, value_name = "TIME", value_parser = interval)]
         confirm: Option<Duration>,
+        /// Also if a list of subscribers has become shorter by more than a tenth.
+        #[arg(long)]
+        yes: bool,
     },
+    /// Show and change subscribers of a [[tree]]: evenkeel ctl subscriber show
+    #[command(subcommand)]
+    Subscriber(SubscriberCommand),
+    /// Show the nodes of trees (sites, access points), what they send now, and who is at its cap.
+    Tree,
     /// Keep what `reload --confirm` changed, or what `shape --confirm` started.
     Confirm,
     /// Print the configuration that runs, with every change since its file, as a router.toml.

@@ -7,6 +7,7 @@ mod rules;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use evenkeel_config::subscribers::SubscriberTree;
 use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, Work, diff};
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_core::settings::Held as _;
@@ -145,7 +146,13 @@ pub(crate) fn meaning(config: &RouterConfig) -> String {
         };
         classes.row([class.name.clone(), takes]);
     }
-    text + &links.render() + "\n" + &classes.render() + "\n" + &memory_text(config)
+    let mut trees = String::new();
+    for tree in &config.trees {
+        let (name, people) = (&tree.section.name, tree.list.subscribers());
+        let nodes = tree.list.entries.len() - people;
+        let _ = writeln!(trees, "tree {name}: {people} subscribers behind {nodes} nodes\n");
+    }
+    text + &links.render() + "\n" + &classes.render() + "\n" + &trees + &memory_text(config)
 }
 
 /// What the file takes at most, in a sentence.
@@ -206,11 +213,22 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .links
         .iter()
         .flat_map(of_link)
+        .chain(lists(config))
         .chain(too_large(config))
         .chain(queues::advice(config))
         .chain(rules::advice(config))
         .chain(fairdrop::advice(config))
         .collect()
+}
+
+/// What is odd about lists of subscribers.
+fn lists(config: &RouterConfig) -> Vec<String> {
+    let of_tree = |tree: &SubscriberTree| {
+        let at = tree.section.subscribers.clone();
+        let odd = tree.list.warnings.iter().map(move |text| format!("{at}: {text}"));
+        odd.collect::<Vec<_>>()
+    };
+    config.trees.iter().flat_map(of_tree).collect()
 }
 
 /// The MTU of a port's interface, if this machine has it.

@@ -6,6 +6,7 @@ pub(crate) mod save;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
+use std::time::Duration;
 
 use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
 use evenkeel_control::{Client, ClientError, Request, script};
@@ -24,6 +25,7 @@ use crate::check::{absolute, read};
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::out::{closed, print, print_json};
+use crate::subscribers;
 use crate::top;
 
 impl From<ClientError> for Failure {
@@ -72,11 +74,11 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             change(&Request::Balancer { forwarder: *forwarder, state: state.clone() })
         }
         CtlCommand::Empty { within } => cluster::empty(&mut connect()?, *within, args.json),
-        CtlCommand::Reload { file, confirm } => change(&Request::Reload {
-            text: read(file)?,
-            file: absolute(file).display().to_string(),
-            confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-        }),
+        CtlCommand::Subscriber(command) => {
+            subscribers::subscriber(&args.socket, command, args.json)
+        }
+        CtlCommand::Tree => subscribers::tree(&args.socket, args.json),
+        CtlCommand::Reload { file, confirm, yes } => change(&reload(file, *confirm, *yes)?),
         CtlCommand::Confirm => change(&Request::Confirm),
         CtlCommand::Diff { file } => {
             change(&Request::Diff { text: read(file)?, file: absolute(file).display().to_string() })
@@ -110,6 +112,16 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         }
         CtlCommand::Script { file } => run_script(file, &mut connect()?, args.json),
     }
+}
+
+/// The router is to be as a file says.
+fn reload(file: &Path, confirm: Option<Duration>, yes: bool) -> Result<Request, Failure> {
+    Ok(Request::Reload {
+        text: read(file)?,
+        file: absolute(file).display().to_string(),
+        confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        yes,
+    })
 }
 
 /// The history of a flow's packets: `evenkeel explain flow` and `evenkeel ctl explain`.

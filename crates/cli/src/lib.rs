@@ -36,6 +36,7 @@ mod scenario;
 mod serve;
 mod shape;
 mod sim;
+mod subscribers;
 mod sweep;
 mod top;
 
@@ -63,10 +64,14 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {
             cluster::leave(&file, netns.as_deref(), &disciplines)
         }
-        Command::Explain(args) => {
-            let args::Explained::Flow { flow, link } = &args.what;
-            ctl::explain(&args.socket, flow, link.as_deref(), args.json)
-        }
+        Command::Explain(args) => match &args.what {
+            args::Explained::Flow { flow, link } => {
+                ctl::explain(&args.socket, flow, link.as_deref(), args.json)
+            }
+            args::Explained::Subscriber { name } => {
+                subscribers::explain(&args.socket, name, args.json)
+            }
+        },
         Command::Sim(args) => sim::sim(&args, &disciplines),
         Command::Lab(args) => lab::lab(&args, &disciplines),
         Command::Demo(args) => lab::demo(&args),

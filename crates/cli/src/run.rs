@@ -299,7 +299,12 @@ fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
     if let Ok(config) = RouterConfig::parse(&text, &name()) {
         secret(file, &config).map_err(|failure| ReloadError::Public(failure.text))?;
     }
-    Client::connect(socket)?.send(&Request::Reload { text, file: name(), confirm_ms: None })?;
+    Client::connect(socket)?.send(&Request::Reload {
+        text,
+        file: name(),
+        confirm_ms: None,
+        yes: false,
+    })?;
     Ok(())
 }
 

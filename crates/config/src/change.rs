@@ -256,7 +256,13 @@ pub fn parse_knob(
 /// A change of something as a whole.
 fn whole(name: &str, value: &str, classes: &[&str]) -> Result<LinkChange, ChangeError> {
     match (name, value) {
-        ("discipline", table) => parse_discipline(table, classes).map(LinkChange::Discipline),
+        ("discipline", table) => match parse_discipline(table, classes)? {
+            DisciplineConfig::Tree(_) => Err(ChangeError(
+                "a tree comes with a [[tree]] of the file: add one that names the link, and reload"
+                    .to_owned(),
+            )),
+            discipline => Ok(LinkChange::Discipline(discipline)),
+        },
         ("admission", "off") => Ok(LinkChange::WholeAdmission(None)),
         ("admission", table) => {
             let admission = admission::parse_table(table)?;

@@ -1,5 +1,7 @@
 //! What would change if a running router were given another file.
 
+use std::collections::HashMap;
+
 use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::settings::{ChangeTime, SettingError, Settings};
 use evenkeel_settings::typed::plain_of;
@@ -7,6 +9,7 @@ use evenkeel_settings::{Changed, changes};
 
 use crate::control::LinkControl;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
+use crate::subscribers::{Entry, SubscriberList, SubscriberTree};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What
 /// needs a restart says so.
@@ -54,6 +57,7 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
             links(&mut out, known, link, &old.class_names(), &new.class_names());
         }
     }
+    trees(&mut out, old, new);
     fairdrop(&mut out, old, new);
     let classes =
         if old.class_names() == new.class_names() { new.class_names() } else { Vec::new() };
@@ -61,6 +65,59 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     section(&mut out, "balancer", old.balancer.as_ref(), new.balancer.as_ref(), &[]);
     section(&mut out, "membership", old.membership.as_ref(), new.membership.as_ref(), &[]);
     out
+}
+
+/// Sentences about single subscribers.
+const TOLD: usize = 20;
+
+/// The differences of the trees.
+fn trees(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
+    for tree in &new.trees {
+        let at = format!("tree {}", tree.section.name);
+        let Some(known) = old.trees.iter().find(|own| own.section.name == tree.section.name) else {
+            out.push(format!("{at} is new: {} subscribers", tree.list.subscribers()));
+            continue;
+        };
+        for Changed { name, was, is, .. } in changes(&known.section, &tree.section, &[]) {
+            value(out, &format!("{at}: {name}"), was, is);
+        }
+        lists(out, &at, &known.list, &tree.list);
+    }
+    let gone =
+        |tree: &&SubscriberTree| new.trees.iter().all(|own| own.section.name != tree.section.name);
+    out.extend(
+        old.trees.iter().filter(gone).map(|tree| format!("tree {} goes", tree.section.name)),
+    );
+}
+
+/// The differences of two lists: some by name, all by count.
+fn lists(out: &mut Vec<String>, at: &str, old: &SubscriberList, new: &SubscriberList) {
+    if std::ptr::eq(old, new) {
+        return;
+    }
+    let by_name = |list: &SubscriberList| -> HashMap<String, Entry> {
+        let entries = list.entries.iter().cloned();
+        entries.map(|entry| (entry.name.clone(), Entry { line: 0, ..entry })).collect()
+    };
+    let (was, is) = (by_name(old), by_name(new));
+    let mut said = Vec::new();
+    for entry in &new.entries {
+        match was.get(&entry.name) {
+            None => said.push(format!("{at}: {:?} is new", entry.name)),
+            Some(known) if *known != is[&entry.name] => {
+                said.push(format!("{at}: {:?} changes", entry.name));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = old.entries.iter().filter(|entry| !is.contains_key(&entry.name));
+    said.extend(gone.map(|entry| format!("{at}: {:?} goes", entry.name)));
+    let more = said.len().saturating_sub(TOLD);
+    said.truncate(TOLD);
+    if more > 0 {
+        said.push(format!("{at}: and {more} changes like these"));
+    }
+    out.extend(said);
 }
 
 /// The differences of the ports.

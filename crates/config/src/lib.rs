@@ -34,6 +34,7 @@ pub mod membership;
 pub mod model;
 pub mod parse;
 pub mod service;
+pub mod subscribers;
 pub mod tables;
 pub mod workers;
 mod write;

@@ -11,6 +11,7 @@ use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::membership::MembershipSection;
 use crate::service::ServiceConfig;
+use crate::subscribers::SubscriberTree;
 use crate::tables::NAME;
 use evenkeel_core::schedule::DisciplineConfig;
 
@@ -39,6 +40,8 @@ pub struct RouterConfig {
     pub balancer: Option<BalancerSection>,
     /// `[membership]`: parts of these come from etcd.
     pub membership: Option<MembershipSection>,
+    /// The trees of subscribers, in the order of the file.
+    pub trees: Vec<SubscriberTree>,
 }
 
 settings! {

@@ -13,6 +13,7 @@ use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
 use crate::model::{ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, RouterSection};
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
+use crate::subscribers::{SubscriberTree, plant, trees_of};
 use crate::tables::{self, short_queues};
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::schedule::DisciplineConfig;
@@ -102,7 +103,8 @@ pub fn router_from_table(
     };
     let services = services_of(reader, &fields);
     let classes = classes_of(reader, &fields, &services);
-    let links = links_of(reader, &fields, &ports, &classes)?;
+    let trees = trees_of(reader, &fields, &ports);
+    let links = links_of(reader, &fields, &ports, &classes, &trees)?;
     let section = fields.table("router")?;
     let router: RouterSection = settings_of(reader, section, &[])?;
     let xdp = |port: &PortConfig| {
@@ -158,11 +160,18 @@ pub fn router_from_table(
         cluster,
         balancer,
         membership,
+        trees,
     };
-    check_admissions(reader, &fields, &config);
-    crate::workers::check(reader, &fields, &config);
-    crate::attach::check(reader, &fields, &config);
+    check_together(reader, &fields, &config);
     Some(config)
+}
+
+/// What no table knows alone.
+fn check_together(reader: &mut Reader, fields: &Fields, config: &RouterConfig) {
+    check_admissions(reader, fields, config);
+    crate::workers::check(reader, fields, config);
+    crate::attach::check(reader, fields, config);
+    crate::subscribers::check(reader, fields, config);
 }
 
 /// What no single link knows: whether thresholds fit the rates, and whether second links are there.
@@ -293,6 +302,7 @@ fn links_of(
     file: &Fields,
     ports: &[PortConfig],
     classes: &[ClassConfig],
+    trees: &[SubscriberTree],
 ) -> Option<Vec<LinkConfig>> {
     let port_names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
     let class_names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
@@ -318,13 +328,13 @@ fn links_of(
         }
         by_port.insert(port.to_owned(), link);
     }
-    ports
-        .iter()
-        .map(|port| match by_port.remove(&port.name) {
-            Some(link) => link,
-            None => unpaced(&port.name),
-        })
-        .collect()
+    let links = ports.iter().map(|port| match by_port.remove(&port.name) {
+        Some(link) => link,
+        None => unpaced(&port.name),
+    });
+    let mut links: Vec<LinkConfig> = links.collect::<Option<_>>()?;
+    plant(reader, file, &mut links, trees);
+    Some(links)
 }
 
 /// The link of a port that the file says nothing about: the defaults of `[[link]]`.

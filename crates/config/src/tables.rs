@@ -10,6 +10,7 @@ use crate::control::LinkControl;
 use crate::membership::MembershipSection;
 use crate::model::{ClassConfig, PortConfig, RouterSection};
 use crate::service::ServiceConfig;
+use crate::subscribers::TreeSection;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::Settings;
@@ -42,6 +43,7 @@ pub static FILE: Section = Section {
         FLOWS,
         CLASSES,
         LINKS,
+        TREES,
         FAIRDROP,
         Key::optional(
             "cluster",
@@ -70,7 +72,7 @@ pub static FILE: Section = Section {
 pub static WITHOUT_PORTS: Section = Section {
     heading: "[router.config]",
     doc: "As in `router.toml`, but without `[[port]]`.",
-    own: &[ROUTER, SERVICES, FLOWS, CLASSES, LINKS, FAIRDROP],
+    own: &[ROUTER, SERVICES, FLOWS, CLASSES, LINKS, TREES, FAIRDROP],
     parts: &[],
 };
 
@@ -114,6 +116,13 @@ const LINKS: Key = Key::optional(
     Kind::Tables { section: &LINK, min: 0, max: MAX_PORTS },
     "each port has a FIFO without a rate",
     "The outgoing sides of ports: rate, ring, discipline.",
+);
+
+const TREES: Key = Key::optional(
+    "tree",
+    Kind::Tables { section: TreeSection::SECTION, min: 0, max: MAX_PORTS },
+    "links are shared by flows or classes",
+    "Links that are shared by subscribers, each with a plan, behind sites with caps of their own.",
 );
 
 /// What short queues need: every flow its own, at most 50 ms of them, an AQM.

@@ -28,6 +28,8 @@ impl RouterConfig {
         write("service", Some(tables(&self.services)).filter(|_| !self.services.is_empty()));
         write("class", Some(tables(&self.classes)));
         write("link", Some(Value::Array(self.links.iter().map(|one| link(one, &names)).collect())));
+        let trees: Vec<_> = self.trees.iter().map(|tree| tree.section.clone()).collect();
+        write("tree", Some(tables(&trees)).filter(|_| !trees.is_empty()));
         write("fairdrop", self.fairdrop.as_ref().map(|section| table(section, &names)));
         write("cluster", self.cluster.as_ref().map(|section| table(section, &names)));
         write("balancer", self.balancer.as_ref().map(|section| table(section, &names)));
@@ -63,6 +65,9 @@ impl RouterConfig {
         }
         for link in &self.links {
             write("[[link]]", link_lines(link, &names));
+        }
+        for tree in &self.trees {
+            write("[[tree]]", lines(&tree.section, &[]));
         }
         let mut section = |header: &str, lines: Option<String>| {
             lines.into_iter().for_each(|lines| write(header, lines));

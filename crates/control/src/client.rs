@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::FlowSnapshot;
+use evenkeel_router::snapshot::{FlowSnapshot, NodeSnapshot};
+use evenkeel_router::{NodeQuery, Snapshot};
 
 use crate::protocol::{Answer, Changes, PROTOCOL, Request, Running, Version};
 
@@ -172,6 +172,28 @@ impl Client {
         match self.ask(&Request::Flows { top, link: link.map(str::to_owned) })? {
             Answer::Flows(flows) => Ok(flows),
             _ => Err(self.garbled("no flows in it")),
+        }
+    }
+
+    /// What is known of subscribers and nodes of trees.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn nodes(&mut self, query: NodeQuery) -> Result<Vec<NodeSnapshot>, ClientError> {
+        match self.ask(&Request::Nodes { query })? {
+            Answer::Nodes(nodes) => Ok(nodes),
+            _ => Err(self.garbled("no nodes in it")),
+        }
+    }
+
+    /// The list of a tree as CSV; without a name, of the only one.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn subscribers(&mut self, tree: Option<&str>) -> Result<String, ClientError> {
+        match self.ask(&Request::Subscribers { tree: tree.map(str::to_owned) })? {
+            Answer::Text(text) => Ok(text),
+            _ => Err(self.garbled("no list in it")),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use evenkeel_config::subscribers::{SubscriberChange, SubscriberChangeError};
 use evenkeel_config::{Change, RouterConfig, diff};
 use evenkeel_router::{Command, CommandError, lock};
 use thiserror::Error;
@@ -96,6 +97,30 @@ impl Applied {
         }
     }
 
+    /// The list of a tree as CSV; without a name, of the only one.
+    pub(crate) fn list(&self, tree: Option<&str>) -> Option<String> {
+        let trees = &self.now.as_ref()?.running.trees;
+        let found = match tree {
+            Some(name) => trees.iter().find(|own| own.section.name == name),
+            None if trees.len() == 1 => trees.first(),
+            None => None,
+        };
+        found.map(|tree| tree.list.csv())
+    }
+
+    /// A list that has become shorter by more than a tenth, in words.
+    pub(crate) fn shrinks(&self, config: &RouterConfig) -> Option<String> {
+        let running = &self.now.as_ref()?.running.trees;
+        config.trees.iter().find_map(|tree| {
+            let name = &tree.section.name;
+            let known = running.iter().find(|own| own.section.name == *name)?;
+            let (was, is) = (known.list.subscribers(), tree.list.subscribers());
+            (is * 10 < was * 9).then(|| {
+                format!("the list of tree {name} has {is} subscribers, where it had {was}")
+            })
+        })
+    }
+
     /// Nothing changes while something waits to be confirmed: the undoing would take it along.
     fn refuse_while_waiting(&self) -> Result<(), ConfirmError> {
         let left = |waiting: &Waiting| {
@@ -181,6 +206,63 @@ pub(crate) fn change(
     Ok(changes)
 }
 
+/// Changes a subscriber; what it was before comes back after `within`, unless it was changed again.
+pub(crate) fn subscriber(
+    shared: &Arc<Shared>,
+    target: &Arc<dyn Target>,
+    change: &SubscriberChange,
+    within: Option<Duration>,
+) -> Result<Changes, ConfirmError> {
+    let mut applied = lock(&shared.applied);
+    applied.refuse_while_waiting()?;
+    if applied.undoing {
+        return Err(ConfirmError::Undoing);
+    }
+    let Some(now) = &mut applied.now else { return Err(CommandError::Stopped.into()) };
+    let config = now.running.with_subscriber(change)?;
+    let mut changes = Changes { changes: diff(&now.running, &config), ..Changes::default() };
+    target.send(Command::Reload(Box::new(config.clone())))?;
+    let before = std::mem::replace(&mut now.running, config);
+    if let (Some(within), SubscriberChange::Set { name, fields }) = (within, change) {
+        let back = before.fields_of(name, fields);
+        let stays = now.running.fields_of(name, fields);
+        let (shared, target, name) = (Arc::clone(shared), Arc::clone(target), name.clone());
+        thread::Builder::new()
+            .name("boost".to_owned())
+            .spawn(move || {
+                thread::sleep(within);
+                end_boost(&shared, &target, name, &stays, back);
+            })
+            .map_err(ConfirmError::Unwatched)?;
+        changes.changes.push(format!("until {} s are over", within.as_secs()));
+    }
+    target.changed(&changes);
+    Ok(changes)
+}
+
+/// What was set for a while becomes what it was, if it still is what it was set to.
+fn end_boost(
+    shared: &Arc<Shared>,
+    target: &Arc<dyn Target>,
+    name: String,
+    set: &[(String, String)],
+    fields: Vec<(String, String)>,
+) {
+    loop {
+        let running = lock(&shared.applied).now.as_ref().map(|now| now.running.clone());
+        let Some(running) = running.filter(|running| running.fields_of(&name, set) == set) else {
+            return;
+        };
+        drop(running);
+        let change = SubscriberChange::Set { name: name.clone(), fields: fields.clone() };
+        match subscriber(shared, target, &change, None) {
+            // Something waits to be confirmed: after that.
+            Err(ConfirmError::Waits(_) | ConfirmError::Undoing) => thread::sleep(RETRY),
+            _ => return,
+        }
+    }
+}
+
 fn wait(
     confirmed: &Receiver<()>,
     within: Duration,
@@ -238,6 +320,8 @@ pub(crate) fn confirm(shared: &Shared) -> Result<Changes, ConfirmError> {
 pub(crate) enum ConfirmError {
     #[error("{0}")]
     Router(#[from] CommandError),
+    #[error("{0}")]
+    Subscriber(#[from] SubscriberChangeError),
     #[error("a change waits to be confirmed (`evenkeel ctl confirm`) or undone{0}: wait for that")]
     Waits(String),
     #[error(

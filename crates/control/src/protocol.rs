@@ -9,8 +9,9 @@
 
 use std::fmt;
 
-use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::FlowSnapshot;
+use evenkeel_config::subscribers::SubscriberChange;
+use evenkeel_router::snapshot::{FlowSnapshot, NodeSnapshot};
+use evenkeel_router::{NodeQuery, Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// Longest line, bytes: room for a whole `router.toml`.
@@ -127,6 +128,28 @@ pub enum Request {
         /// router becomes again what the file before said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirm_ms: Option<u64>,
+        /// A list of subscribers may have become shorter by more than a tenth.
+        #[serde(default)]
+        yes: bool,
+    },
+    /// What is known of subscribers and nodes of trees.
+    Nodes {
+        /// Which ones.
+        query: NodeQuery,
+    },
+    /// Changes a subscriber or a node.
+    Subscriber {
+        /// How.
+        change: SubscriberChange,
+        /// It is undone after so many milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_ms: Option<u64>,
+    },
+    /// The list of a tree as CSV, with every change since its file.
+    Subscribers {
+        /// The tree; the only one if left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tree: Option<String>,
     },
     /// The last reload stays.
     Confirm,
@@ -179,7 +202,11 @@ impl Request {
     #[must_use]
     pub fn is_question(&self) -> bool {
         match self {
-            Self::Version | Self::Show | Self::Explain { .. } | Self::Flows { .. } => true,
+            Self::Version
+            | Self::Show
+            | Self::Explain { .. }
+            | Self::Flows { .. }
+            | Self::Nodes { .. } => true,
             Self::Set { .. }
             | Self::Rate { .. }
             | Self::Ring { .. }
@@ -187,6 +214,8 @@ impl Request {
             | Self::Fairdrop { .. }
             | Self::Balancer { .. }
             | Self::Reload { .. }
+            | Self::Subscriber { .. }
+            | Self::Subscribers { .. }
             | Self::Confirm
             | Self::Running
             | Self::Diff { .. } => false,
@@ -208,6 +237,8 @@ pub(crate) enum Answer {
     Text(String),
     /// Flows that were asked for.
     Flows(Vec<FlowSnapshot>),
+    /// Subscribers and nodes that were asked for.
+    Nodes(Vec<NodeSnapshot>),
     /// The version that was asked for.
     Version(Version),
     /// Not done, and nothing changed.

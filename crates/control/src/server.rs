@@ -204,6 +204,10 @@ enum RequestError {
              version): use its control socket"
     )]
     NoQuestion,
+    #[error("{0}: whoever is not in it any more has no plan; if that is meant, say so with --yes")]
+    Shrinks(String),
+    #[error("there is no such [[tree]], or there are several: name one")]
+    NoTree,
     #[error("{0}")]
     Flow(#[from] FlowKeyError),
     #[error("{0}")]
@@ -241,8 +245,11 @@ fn carry_out(
             let config = RouterConfig::parse(&text, &file)?;
             return Ok(Answer::Changes(lock(&shared.applied).diff(file, &config)));
         }
-        Request::Reload { text, file, confirm_ms } => {
+        Request::Reload { text, file, confirm_ms, yes } => {
             let config = RouterConfig::parse(&text, &file)?;
+            if let Some(shrunk) = lock(&shared.applied).shrinks(&config).filter(|_| !yes) {
+                return Err(RequestError::Shrinks(shrunk));
+            }
             let within = confirm_ms.map(Duration::from_millis);
             let done = confirm::reload(shared, target, file.clone(), config, within);
             return done.map(Answer::Changes).map_err(|error| match error {
@@ -251,6 +258,15 @@ fn carry_out(
                 }
                 other => other.into(),
             });
+        }
+        Request::Nodes { query } => return asked(Command::Nodes(query), target),
+        Request::Subscriber { change, for_ms } => {
+            let within = for_ms.map(Duration::from_millis);
+            return Ok(Answer::Changes(confirm::subscriber(shared, target, &change, within)?));
+        }
+        Request::Subscribers { tree } => {
+            let list = lock(&shared.applied).list(tree.as_deref());
+            return list.map(Answer::Text).ok_or(RequestError::NoTree);
         }
         Request::Confirm => {
             return Ok(Answer::Changes(confirm::confirm(shared)?));
@@ -286,6 +302,7 @@ fn asked(command: Command, target: &Arc<dyn Target>) -> Result<Answer, RequestEr
         Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),
         Reply::Text(text) => Answer::Text(text),
         Reply::Flows(flows) => Answer::Flows(flows),
+        Reply::Nodes(nodes) => Answer::Nodes(nodes),
     })
 }
 

@@ -51,6 +51,7 @@ impl Target for Recorder {
             Command::Flows { top, .. } => {
                 return Ok(Reply::Flows(vec![FlowSnapshot::default(); top]));
             }
+            Command::Nodes(_) => return Ok(Reply::Nodes(Vec::new())),
             Command::Change(Change::Link(link, change)) => (link, of_link(&change)),
             Command::Change(Change::FairDrop(change)) => {
                 ("wan".to_owned(), format!("fairdrop {} {}", change.key, change.value.plain(&[])))
@@ -188,6 +189,7 @@ fn a_reload_brings_its_own_class_names() {
         text: text.to_owned(),
         file: "new.toml".to_owned(),
         confirm_ms: None,
+        yes: false,
     };
     let error = client.send(&reload("[[port]]\nname = 1")).unwrap_err().to_string();
     assert!(error.lines().any(|line| line.starts_with("new.toml:2: port.name: ")), "{error}");
@@ -206,6 +208,7 @@ fn a_change_that_nobody_confirms_is_undone_and_a_confirmed_one_stays() {
         text: CONFIG.replace("bulk", name),
         file: "new.toml".to_owned(),
         confirm_ms,
+        yes: false,
     };
     let error = client.send(&reload("long", Some(3_600_001))).unwrap_err().to_string();
     assert!(error.contains("3600 s") && setup.asked().is_empty(), "{error}");
@@ -383,7 +386,8 @@ fn a_change_that_cannot_be_undone_now_is_undone_as_soon_as_it_can_be() {
     let target = Arc::new(Missing::default());
     let _server = Server::start(&setup.path(), &setup.config, None, Arc::clone(&target)).unwrap();
     let text = CONFIG.replace("[[class]]\nname = \"bulk\"\n", "");
-    let reload = Request::Reload { text, file: "new.toml".into(), confirm_ms: Some(20) };
+    let reload =
+        Request::Reload { text, file: "new.toml".into(), confirm_ms: Some(20), yes: false };
     setup.client().send(&reload).unwrap();
     for _ in 0..500 {
         if target.undone.lock().unwrap().last() == Some(&true) {
@@ -409,7 +413,7 @@ fn changes() -> Vec<Request> {
         Request::Discipline { link: link(), value: value("fifo") },
         Request::Fairdrop { key: "on".into(), value: value("true") },
         Request::Balancer { forwarder: 3, state: "out".into() },
-        Request::Reload { text: text.clone(), file: file.clone(), confirm_ms: None },
+        Request::Reload { text: text.clone(), file: file.clone(), confirm_ms: None, yes: false },
         // These tell keys, and read what they are given.
         Request::Running,
         Request::Diff { text, file },
@@ -540,8 +544,12 @@ fn nothing_changes_while_a_change_waits_and_what_was_set_before_outlives_the_und
     // The undoing must bring 50 Mbit/s back, not the file's 100.
     let text = CONFIG.replace("100Mbit/s", "80Mbit/s");
     let file = "new.toml".to_owned();
-    let reload =
-        |confirm_ms| Request::Reload { text: text.clone(), file: file.clone(), confirm_ms };
+    let reload = |confirm_ms| Request::Reload {
+        text: text.clone(),
+        file: file.clone(),
+        confirm_ms,
+        yes: false,
+    };
     let told = client.change(&reload(Some(60_000))).unwrap();
     assert_eq!(told.changes, ["link wan: rate: 50Mbit/s becomes 80Mbit/s"]);
     assert_eq!((told.file, told.instead_of), (Some(file.clone()), running.start_file));
@@ -595,7 +603,7 @@ fn what_runs_reloads_as_no_change_and_a_file_is_told_apart_from_it() {
     let diff = |text: &str| Request::Diff { text: text.to_owned(), file: "other.toml".into() };
     assert_eq!(client.change(&diff(&text)).unwrap().changes, [""; 0], "{text}");
     setup.asked();
-    let told = client.change(&Request::Reload { text, file, confirm_ms }).unwrap();
+    let told = client.change(&Request::Reload { text, file, confirm_ms, yes: false }).unwrap();
     assert!(told.changes.is_empty() && setup.asked().len() == 1);
     let told = client.change(&diff(CONFIG)).unwrap().changes.join("\n");
     for wanted in ["x_delay.bulk: 200us becomes", "fairdrop goes"] {

@@ -2,8 +2,9 @@
 
 use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::FlowKey;
+use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{FlowSnapshot, Snapshot};
+use crate::snapshot::{FlowSnapshot, NodeSnapshot, Snapshot};
 
 /// A request to the worker. Links are named by their port.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub enum Command {
         /// How many at most.
         top: usize,
     },
+    /// What is known of nodes and subscribers of trees.
+    Nodes(NodeQuery),
     /// Makes the running router as the file says. What cannot change while it runs is refused:
     /// [`CommandError::NeedsRestart`](crate::CommandError::NeedsRestart).
     Reload(Box<RouterConfig>),
@@ -42,4 +45,18 @@ pub enum Reply {
     Text(String),
     /// Flows.
     Flows(Vec<FlowSnapshot>),
+    /// Nodes of trees.
+    Nodes(Vec<NodeSnapshot>),
+}
+
+/// Which nodes of trees are asked for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeQuery {
+    /// The one of this name, with those above it, the link at last.
+    Name(String),
+    /// Those that others are behind, `unknown`, and the links.
+    Inner,
+    /// So many of the list as are told at once, from this number of the list on.
+    From(usize),
 }

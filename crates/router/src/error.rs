@@ -164,6 +164,9 @@ pub enum CommandError {
         /// The names there are.
         known: Vec<String>,
     },
+    /// Nobody has this name.
+    #[error("no subscriber or node {0:?}: names are those of the list of a [[tree]]")]
+    NoSuchSubscriber(String),
     /// A value is out of its range, or something refuses it for what it is.
     #[error("{0}")]
     Setting(#[from] SettingError),

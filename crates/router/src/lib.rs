@@ -31,7 +31,7 @@ pub mod window;
 mod worker;
 mod workers;
 
-pub use command::{Command, Reply};
+pub use command::{Command, NodeQuery, Reply};
 pub use error::{CommandError, ServiceError, StartError, StopError, WorkerError};
 pub use evenkeel_config::OwnError;
 pub use evenkeel_ports::sys::lock;

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use evenkeel_config::subscribers::SubscriberTree;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
 use evenkeel_ports::pool::FramePool;
@@ -22,6 +23,8 @@ const PLACE: u64 = 8;
 const REMEMBERED: u64 = 352;
 /// A flow of FairDrop's shadow.
 const SHADOW: u64 = 32;
+/// A prefix of a subscriber.
+const DIRECTED: u64 = 128;
 /// Everything of a link whose size no setting says.
 const LINK: u64 = 1 << 20;
 /// Everything of a worker whose size no setting says.
@@ -63,7 +66,12 @@ impl Footprint {
         let fairdrop =
             config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
         let known = FlowCache::memory(router.flow_cache);
-        let per_worker = WORKER + known + ports * RINGS + fairdrop + lists(&config.flows);
+        let prefixes = |tree: &SubscriberTree| {
+            tree.list.entries.iter().map(|entry| entry.prefixes.len() as u64).sum::<u64>()
+        };
+        let directories = config.trees.iter().map(prefixes).sum::<u64>() * DIRECTED;
+        let per_worker =
+            WORKER + directories + known + ports * RINGS + fairdrop + lists(&config.flows);
         Self {
             buffers: workers * pool,
             links: config.links.iter().map(of_link).collect(),

@@ -16,7 +16,7 @@ pub(crate) fn merged_replies(replies: Vec<Reply>, command: &Command) -> Reply {
                 text.push_str(&more);
                 sentences = true;
             }
-            Reply::Done | Reply::Snapshot(_) => {}
+            Reply::Done | Reply::Snapshot(_) | Reply::Nodes(_) => {}
         }
     }
     if let Command::Flows { top, .. } = command {

@@ -17,12 +17,14 @@ use evenkeel_core::measure::{ClassCounters, Histogram};
 use serde::{Deserialize, Serialize};
 
 mod admission;
+mod nodes;
 
 pub use crate::mirror::{MirrorFaults, RefusedNeighbours};
 pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
 pub use cluster::{
     BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
 };
+pub use nodes::NodeSnapshot;
 
 /// Drops by the stable name of their reason; reasons never met are left out.
 pub type Drops = BTreeMap<String, u64>;

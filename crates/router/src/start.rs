@@ -68,7 +68,9 @@ impl Handle {
     pub fn snapshot(&self) -> Result<Snapshot, CommandError> {
         match self.send(Command::Show)? {
             Reply::Snapshot(snapshot) => Ok(*snapshot),
-            Reply::Done | Reply::Text(_) | Reply::Flows(_) => Err(CommandError::Stopped),
+            Reply::Done | Reply::Text(_) | Reply::Flows(_) | Reply::Nodes(_) => {
+                Err(CommandError::Stopped)
+            }
         }
     }
 

@@ -387,6 +387,7 @@ impl Worker {
             Command::Flows { link, top } => {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
             }
+            Command::Nodes(query) => return pipeline.nodes(&query).map(Reply::Nodes),
             // What it cannot do has been done otherwise.
             Command::Reload(config) => {
                 pipeline.reload(now, &config)?;

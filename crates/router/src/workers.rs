@@ -338,7 +338,8 @@ impl WorkerPool {
         if members.handles.is_empty() {
             return Err(CommandError::Stopped);
         }
-        if let Command::Reload(config) = command {
+        if let Command::Reload(mut config) = command {
+            config.keep_places(&members.config.config);
             let plan = ReloadPlan::between(&members.config.config, &config, &members.options)?;
             return match plan {
                 ReloadPlan::InPlace => {
@@ -366,7 +367,7 @@ impl WorkerPool {
                 let replies = members.ask_all(&command, timeout)?.into_iter();
                 let snapshots = replies.filter_map(|reply| match reply {
                     Reply::Snapshot(snapshot) => Some(*snapshot),
-                    Reply::Done | Reply::Text(_) | Reply::Flows(_) => None,
+                    Reply::Done | Reply::Text(_) | Reply::Flows(_) | Reply::Nodes(_) => None,
                 });
                 Ok(Reply::Snapshot(Box::new(merged(snapshots.collect()))))
             }

@@ -159,6 +159,12 @@ impl Reader {
         self.fail(&table.span(key), table.path_of(key), message);
     }
 
+    /// The folder that the file lies in: where the names of files in it begin.
+    #[must_use]
+    pub fn folder(&self) -> std::path::PathBuf {
+        std::path::Path::new(&self.file).parent().map(std::path::Path::to_owned).unwrap_or_default()
+    }
+
     /// Takes note of errors of another file.
     pub fn adopt(&mut self, errors: Diagnostics) {
         self.errors.extend(errors.0);

@@ -106,7 +106,12 @@ fn f8_a_thousand_hostile_files_and_a_thousand_changes_at_a_memory_limit_stop_not
     for number in 0..2 * CHANGES {
         let request = match number % 2 {
             0 => change(&mut random),
-            _ => Request::Reload { text: file(&mut random), file: "f".into(), confirm_ms: None },
+            _ => Request::Reload {
+                text: file(&mut random),
+                file: "f".into(),
+                confirm_ms: None,
+                yes: false,
+            },
         };
         let asked = Instant::now();
         let Err(error) = client.send(&request) else {

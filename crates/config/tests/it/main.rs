@@ -10,3 +10,4 @@ mod reference;
 mod router;
 mod sections;
 mod settings;
+mod subscribers;

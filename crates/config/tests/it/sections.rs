@@ -2,6 +2,7 @@
 //! as the same, told by the difference, and named in reference and schema.
 
 use evenkeel_config::cluster::{BalancerForwarder, ClusterLink};
+use evenkeel_config::subscribers::TreeSection;
 use evenkeel_config::{
     BalancerSection, ClassConfig, ClusterSection, LatencyControl, LctControl, MembershipSection,
     PortConfig, RouterConfig, RouterSection, ServiceConfig, diff, reference_markdown,
@@ -28,6 +29,10 @@ const PORTS: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nn
                      \"eth2\"\n[[service]]\nname = \"spare\"\nwork = { kind = \"spin\", cycles = 7 \
                      }\n[[class]]\nname = \"voice\"\n[[class]]\nname = \"bulk\"\n[[link]]\nport = \
                      \"spare\"\nrate = \"2Mbit/s\"\n";
+/// A list of subscribers.
+const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/subscribers.csv");
+/// Keys of `[[tree]]` that name files, and say what these are: tests of lists have them.
+const OF_LISTS: [&str; 3] = ["subscribers", "nodes", "format"];
 const WAN: &str = "[[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\n";
 const CLUSTER: &str = "[cluster]\nnode = 1\nport = \"wan\"\nmembers = [1, 2]\n\
                        rate = \"10Mbit/s\"\nvlan = 5\n\
@@ -106,7 +111,7 @@ fn cases() -> Vec<Case> {
             &[&[], &[("delay_degraded", "\"60s\"")], &[("x_min", "\"1ns\"")]],
         ),
         of::<LatencyControl>(
-            &format!("{WAN}rate = \"10Mbit/s\"\n[link.control]\nkind = \"latency\"\n"),
+            &format!("{WAN}[link.control]\nkind = \"latency\"\n"),
             &[&[("min", "\"1Mbit/s\""), ("max", "\"20Mbit/s\""), ("line", "\"third\"")]],
         ),
         of::<AdmissionConfig>(
@@ -154,8 +159,13 @@ fn cases() -> Vec<Case> {
             ],
         ),
     ];
+    let list: &'static str = Box::leak(format!("{LIST:?}").into_boxed_str());
+    let tree: &'static [_] = Box::leak(Box::new([("subscribers", list), ("down", "\"wan\"")]));
+    all.push(of::<TreeSection>(&format!("{WAN}[[tree]]\n"), Box::leak(Box::new([tree]))));
     for (kind, section) in tables::DISCIPLINES.iter().filter(|(kind, _)| *kind != "own") {
-        let before = format!("{WAN}[link.discipline]\nkind = {kind:?}\n");
+        let tree = format!("[[tree]]\nsubscribers = {LIST:?}\ndown = \"wan\"\n");
+        let tree = if *kind == "tree" { tree } else { String::new() };
+        let before = format!("{tree}{WAN}[link.discipline]\nkind = {kind:?}\n");
         all.push(case(
             section,
             &before,
@@ -304,7 +314,7 @@ fn every_setting_of_every_section_is_written_read_told_and_documented() {
                 || case.section.heading.is_empty()
         });
         let documented: String = documented.collect();
-        for key in case.section.keys() {
+        for key in case.section.keys().filter(|key| !OF_LISTS.contains(&key.name)) {
             let name = format!("{} {}", case.section.name(), key.name);
             let (before, after) = match case.differing(key) {
                 Ok(pair) => pair,

@@ -39,9 +39,12 @@ impl Pipeline {
 
     /// A packet enters a link without being asked. How it was treated is in the link's meters, too.
     #[inline(always)] // or the packet is copied once more
-    pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) -> Treated {
+    pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
         self.agenda.touch(port);
         let slot = &mut self.ports[port];
+        if let Some(behind) = &slot.behind {
+            queued.subscriber = behind.place_of(&queued.flow);
+        }
         let room = slot.room.saturating_sub(slot.tx.len());
         if let Some(treated) = slot.link.pass(at, &queued, room) {
             if let Some(line) = &mut slot.line {

@@ -188,6 +188,7 @@ impl Pipeline {
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
         self.check_reload(config)?;
         self.flow_cache.begin_epoch();
+        let directories = self.parts.directories(&config.trees, &self.settings.directories);
         let services = self.services.plan(config)?;
         let fairdrop =
             self.plan_fairdrop(config.fairdrop.as_ref(), &config.links, config.services.len())?;
@@ -200,6 +201,7 @@ impl Pipeline {
             role.reload(wanted)?;
         }
         self.apply_links(now, links)?;
+        self.put_directories(directories);
         self.services.apply(services);
         self.classifier.set_classes(config.class_map());
         self.settings.hairpin = config.router.hairpin;

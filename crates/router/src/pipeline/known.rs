@@ -6,6 +6,7 @@
 //! nothing changed; what both ways do to a packet, a test holds to each other.
 
 use evenkeel_core::admit::Pin;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_net::{frame, rewrite};
 
 use super::Pipeline;
@@ -93,6 +94,7 @@ impl Pipeline {
             arrival: packet.arrival,
             ip_len: probe.ip_len.into(),
             wire_len: framing.of(probe.ip_len.into()).0 as u32,
+            subscriber: UNKNOWN,
             class: known.class,
             ecn: probe.ecn,
             marked: false,

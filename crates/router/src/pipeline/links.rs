@@ -1,10 +1,12 @@
 //! Outgoing links as they are to be: checked and built as a whole, then put in place.
 
+use std::sync::Arc;
+
 use evenkeel_config::LinkConfig;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig};
 use evenkeel_core::control::Controller;
-use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::{SettingError, Settings as _};
 
 use super::packet::QueuedPacket;
@@ -76,7 +78,9 @@ impl Pipeline {
         if let (Some(fairdrop), Some(rate)) = (&self.fairdrop, wanted.core.rate) {
             fairdrop.check_rate(rate)?;
         }
-        if wanted.discipline == self.settings.links[at].discipline {
+        if wanted.discipline == self.settings.links[at].discipline
+            || self.replants(at, &wanted.discipline)
+        {
             return Ok(None);
         }
         // A discipline that takes over the part of another begins with what that one has sent.
@@ -145,6 +149,7 @@ impl Pipeline {
         }
         let core = self.wire_of(at, &wanted);
         let present = &self.settings.links[at];
+        let present_discipline = present.discipline.clone();
         let control_stays = scheduler.is_none() && wanted.control == present.control;
         if let Some(fairdrop) =
             self.fairdrop.as_mut().filter(|_| wanted.core.rate != present.core.rate)
@@ -154,6 +159,14 @@ impl Pipeline {
         let (link, mut egress) = self.outgoing(at);
         if core != *link.config() {
             link.reconfigure(now, core, &mut egress)?;
+        }
+        if let (DisciplineConfig::Tree(tree), None) = (&wanted.discipline, &scheduler)
+            && wanted.discipline != present_discipline
+        {
+            link.alter(now, &mut egress, |queues, now, dropped| match queues {
+                AnyScheduler::Tree(queues) => queues.replant(now, Arc::clone(&tree.plan), dropped),
+                _ => Ok(()),
+            })?;
         }
         if let Some(scheduler) = scheduler {
             let former = link.swap(now, scheduler, &mut egress);

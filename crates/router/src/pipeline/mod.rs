@@ -76,6 +76,7 @@ mod round;
 mod routing;
 mod service;
 mod sharing;
+mod subscribers;
 mod tables;
 mod through;
 mod views;
@@ -122,6 +123,7 @@ use receive::Receiver;
 use routing::Routing;
 use service::Services;
 pub use sharing::WorkerShares;
+pub(crate) use subscribers::Directories;
 
 /// ICMP answers that may go at once; then the configured rate.
 const ANSWER_BURST: u32 = 10;
@@ -172,6 +174,8 @@ struct Settings {
     ring: u32,
     /// How long a super-frame may take the wire that stays whole.
     split_above: Nanos,
+    /// The trees of subscribers, and who is in them.
+    directories: Directories,
 }
 
 impl Settings {
@@ -222,6 +226,7 @@ impl Settings {
             measures: section.cycles,
             ring: BURST as u32,
             split_above: section.split_above,
+            directories: Directories::default(),
         }
     }
 
@@ -266,6 +271,7 @@ impl Settings {
             takes_whole: false,
             longest: 0,
             room: TX_QUEUE,
+            behind: None,
         })
     }
 }
@@ -339,6 +345,8 @@ impl Pipeline {
             ports,
             pool,
         };
+        let present = Directories::default();
+        pipeline.put_directories(Directories::of(&config.trees, &present));
         pipeline.build_fairdrop(config.fairdrop.as_ref())?;
         for at in 0..pipeline.ports.len() {
             let links = &pipeline.settings.links;

@@ -44,6 +44,8 @@ pub struct QueuedPacket {
     pub(super) ip_len: u32,
     /// What the line of its link takes for it, bytes.
     pub(super) wire_len: u32,
+    /// Whose it is, on a link with a tree of subscribers.
+    pub(super) subscriber: u32,
     pub(super) class: Class,
     /// It was made here.
     pub(super) originated: bool,
@@ -96,6 +98,10 @@ impl Packet for QueuedPacket {
     /// With VLAN tags, as they are sent.
     fn wire_len(&self) -> Bytes {
         Bytes(self.wire_len.into())
+    }
+
+    fn subscriber(&self) -> u32 {
+        self.subscriber
     }
 
     fn segments(&self) -> u32 {

@@ -6,6 +6,7 @@
 //! what it would have built, and gives back what they replace. What it does not find there it
 //! builds itself, as a simulated router does.
 
+use evenkeel_config::subscribers::SubscriberTree;
 use evenkeel_config::{Change, LinkChange, LinkConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig};
@@ -16,7 +17,7 @@ use evenkeel_core::settings::Settings as _;
 use super::fairdrop::{FairDrop, Machine};
 use super::links::admission_of;
 use super::packet::QueuedPacket;
-use super::{Pipeline, Settings};
+use super::{Directories, Pipeline, Settings};
 use crate::command::Command;
 use crate::memory;
 
@@ -26,6 +27,7 @@ pub(crate) struct Parts {
     schedulers: Vec<(usize, DisciplineConfig, AnyScheduler<QueuedPacket>)>,
     admissions: Vec<(usize, Box<Admission>)>,
     fairdrop: Option<Box<BuiltFairDrop>>,
+    directories: Directories,
     /// What they have replaced.
     retired: Vec<Box<dyn Send>>,
 }
@@ -71,6 +73,18 @@ impl Parts {
         self.fairdrop.take_if(same).map(|part| part.built)
     }
 
+    /// The directories of trees; `present` are those in use.
+    pub(super) fn directories(
+        &mut self,
+        trees: &[SubscriberTree],
+        present: &Directories,
+    ) -> Directories {
+        if self.directories.are_of(trees) {
+            return std::mem::take(&mut self.directories);
+        }
+        Directories::of(trees, present)
+    }
+
     /// Takes what is not in use any more.
     pub(super) fn retire(&mut self, former: impl Send + 'static) {
         self.retired.push(Box::new(former));
@@ -85,6 +99,8 @@ pub(crate) struct Blueprint {
     admitted: Vec<bool>,
     fairdrop: Option<FairDropConfig>,
     machine: Machine,
+    /// By link, the nodes that its tree has room for.
+    places: Vec<usize>,
 }
 
 /// What there is to be after a change, as far as it is built anew.
@@ -106,6 +122,7 @@ impl Pipeline {
             admitted: self.ports.iter().map(|slot| slot.admission.is_some()).collect(),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone()),
             machine: self.machine(self.services.len()),
+            places: self.places(),
         }
     }
 
@@ -127,8 +144,8 @@ impl Blueprint {
         let classes = self.settings.class_names.len();
         let present = &self.settings.links;
         let mut bytes = wanted.grows;
-        for (link, present) in wanted.links.iter().zip(present) {
-            if link.discipline != present.discipline && wanted.grows == 0 {
+        for (at, (link, present)) in wanted.links.iter().zip(present).enumerate() {
+            if self.is_built(at, link) && wanted.grows == 0 {
                 bytes += memory::discipline(&link.discipline, classes);
             }
             if let Some(admission) = link.admission.as_ref()
@@ -148,8 +165,11 @@ impl Blueprint {
         let Some(wanted) = self.wanted(command) else { return parts };
         let settings = &self.settings;
         let classes = settings.classes();
-        for (at, (link, present)) in wanted.links.iter().zip(&settings.links).enumerate() {
-            if link.discipline != present.discipline && wanted.grows == 0 {
+        if let Command::Reload(config) = command {
+            parts.directories = Directories::of(&config.trees, &settings.directories);
+        }
+        for (at, link) in wanted.links.iter().enumerate().take(settings.links.len()) {
+            if self.is_built(at, link) && wanted.grows == 0 {
                 let discipline = link.discipline.seeded(settings.seed);
                 if let Ok(built) = settings.disciplines.build(&discipline, &classes) {
                     parts.schedulers.push((at, discipline, built));
@@ -175,6 +195,19 @@ impl Blueprint {
                 built.ok().map(|built| Box::new(BuiltFairDrop { machine, links, built }));
         }
         parts
+    }
+
+    /// Whether the discipline of a link is built anew.
+    fn is_built(&self, at: usize, wanted: &LinkConfig) -> bool {
+        let present = &self.settings.links[at].discipline;
+        let replants = match (present, &wanted.discipline) {
+            (DisciplineConfig::Tree(present), DisciplineConfig::Tree(wanted)) => {
+                let nodes = wanted.plan.nodes().len();
+                present.differs_by_plan(wanted) && nodes <= self.places[at]
+            }
+            _ => false,
+        };
+        wanted.discipline != *present && !replants
     }
 
     /// `None`: nothing is built for the command, or it will be refused.

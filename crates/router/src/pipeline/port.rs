@@ -15,6 +15,7 @@ use super::counters::PortCount;
 use super::egress::{Egress, OutgoingLink};
 use super::line::{Follower, Line};
 use super::losses::Losses;
+use super::subscribers::Behind;
 use crate::mirror::MirroredLink;
 
 /// What the pipeline must know of a port's interface.
@@ -74,6 +75,8 @@ pub(super) struct PortSlot {
     pub(super) longest: usize,
     /// How many frames `tx` may hold before a link without a rate stops.
     pub(super) room: usize,
+    /// The subscribers behind the link, if it has a tree.
+    pub(super) behind: Option<Behind>,
 }
 
 impl PortSlot {

@@ -1,6 +1,7 @@
 //! Rewriting a packet for its next hop, and handing it to its link.
 
 use evenkeel_core::admit::Pin;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::Headers;
@@ -112,6 +113,7 @@ impl Pipeline {
             arrival,
             ip_len,
             wire_len,
+            subscriber: UNKNOWN,
             class: hop.class,
             originated: hop.originated,
         };

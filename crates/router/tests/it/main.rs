@@ -16,5 +16,6 @@ mod no_alloc;
 mod order;
 mod pipeline;
 mod refused;
+mod subscribers;
 mod through;
 mod workers;

@@ -401,7 +401,11 @@ fn the_interval_of_a_control_is_scaled_with_the_run_and_no_further_than_it_may()
     let controlled = lct.iter().find(|scenario| scenario.name == "lct/control").unwrap();
     let interval = |scenario: &Scenario| {
         let mut links = scenario.routers[0].config.links.iter();
-        links.find_map(|link| Some(link.control.as_ref()?.config.interval)).unwrap()
+        let of = |control: &evenkeel_config::LinkControl| match control {
+            evenkeel_config::LinkControl::Lct(own) => Some(own.config.interval),
+            evenkeel_config::LinkControl::Latency(_) => None,
+        };
+        links.find_map(|link| of(link.control.as_ref()?)).unwrap()
     };
     let halved = controlled.scaled(0.5).unwrap();
     assert_eq!(interval(&halved).0 * 2, interval(controlled).0);

@@ -1,0 +1,293 @@
+//! Lists of subscribers: what is read, what is told, and who keeps which place.
+
+use std::fs;
+use std::path::Path;
+
+use evenkeel_config::subscribers::{Role, SubscriberChange};
+use evenkeel_config::{DisciplineConfig, RouterConfig, diff};
+use evenkeel_core::BitRate;
+use evenkeel_core::schedule::tree::{Kind, LINK, UNKNOWN};
+
+const ROUTER: &str = "
+[[port]]
+name = \"lan\"
+interface = \"eth1\"
+[[port]]
+name = \"wan\"
+interface = \"eth0\"
+[[link]]
+port = \"lan\"
+rate = \"1Gbit/s\"
+[[link]]
+port = \"wan\"
+rate = \"500Mbit/s\"
+[[tree]]
+subscribers = \"LIST\"
+down = \"lan\"
+up = \"wan\"
+";
+
+const LIST: &str = "\u{feff}name,parent,prefixes,down,up,min_down,weight\r
+north,,,200Mbit/s,100,,\r
+\"ann, \"\"the first\"\"\",north,10.1.0.1 2001:db8:1::/56,50Mbit/s,10Mbit/s,5,\r
+# a remark\r
+bob,north,10.1.0.2;10.1.1.0/24,20,5,,3\r
+eve,,10.2.0.0/24,,,,\r
+";
+
+fn load(folder: &Path, router: &str) -> Result<RouterConfig, String> {
+    let file = folder.join("router.toml");
+    fs::write(&file, router).unwrap();
+    RouterConfig::load(&file)
+        .map_err(|errors| errors.to_string().replace(&format!("{}/", folder.display()), ""))
+}
+
+fn with_list(list: &str) -> Result<RouterConfig, String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), list).unwrap();
+    load(folder.path(), &ROUTER.replace("LIST", "list.csv"))
+}
+
+#[test]
+fn a_list_becomes_trees_on_two_links() {
+    let config = with_list(LIST).unwrap();
+    let tree = &config.trees[0];
+    assert_eq!((tree.list.entries.len(), tree.list.subscribers()), (4, 3));
+    let ann = "ann, \"the first\"";
+    let place = tree.place(ann).unwrap();
+    for (link, cap, guarantee) in [("lan", 50, 5), ("wan", 10, 0)] {
+        let DisciplineConfig::Tree(discipline) = &config.link(link).unwrap().discipline else {
+            panic!("{link} has no tree")
+        };
+        let node = discipline.plan.nodes()[place as usize];
+        assert_eq!((node.kind, node.parent), (Kind::Leaf, tree.place("north").unwrap()));
+        assert_eq!(node.cap, Some(BitRate(cap * 1_000_000)));
+        assert_eq!(node.guarantee, BitRate(guarantee * 1_000_000));
+        assert_eq!(discipline.plan.check(), Ok(()));
+    }
+    let entry = tree.list.entries.iter().find(|entry| entry.name == "bob").unwrap();
+    assert_eq!((entry.prefixes.len(), entry.weight, entry.line), (2, 3_000, 5));
+    // A number alone is Mbit/s; `eve` has no cap, which is told.
+    assert_eq!(entry.down.cap, Some(BitRate(20_000_000)));
+    assert!(tree.list.warnings[0].contains("\"eve\" has no cap"), "{:?}", tree.list.warnings);
+    // What is written is read again as the same.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), tree.list.csv()).unwrap();
+    let again = load(folder.path(), &ROUTER.replace("LIST", "list.csv")).unwrap();
+    assert!(diff(&config, &again).is_empty(), "{:?}", diff(&config, &again));
+    // And the file itself.
+    let written = load(folder.path(), &config.short_text()).unwrap();
+    assert!(diff(&config, &written).is_empty(), "{:?}", diff(&config, &written));
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line_and_a_remedy() {
+    let list = "name,parent,prefixes,down,upp
+a,,10.0.0.1,1Mbit/s,
+b,a,10.0.0.2,1Mbit/s,
+a,,10.0.0.3,1Mbit/s,
+c,nrth,10.0.0.1,fast,
+d,,10.0.0.9/24,1Mbit/s,
+e,,300.0.0.1,4kbit/s,
+north,,,1Mbit/s,
+f,,10.0.0.7
+unknown,,10.0.0.8,0,
+";
+    let told = with_list(list).unwrap_err();
+    for (line, what) in [
+        (1, "\"upp\": no such column; did you mean \"up\"?"),
+        (3, "parent: \"a\": line 2 is a subscriber"),
+        (4, "name: \"a\": the name is that of line 2 too"),
+        (5, "parent: \"nrth\": no line has this name; did you mean \"north\"?"),
+        (5, "prefixes: \"10.0.0.1/32\": line 2 has it too"),
+        (5, "down: \"fast\": "),
+        (6, "prefixes: \"10.0.0.9/24\": has bits beyond its length: 10.0.0.0/24 is meant?"),
+        (7, "prefixes: \"300.0.0.1\": not an IPv4 or IPv6 address"),
+        (7, "down: \"4kbit/s\": out of range"),
+        (9, "3 fields for 5 columns"),
+        (10, "name: \"unknown\""),
+    ] {
+        let said = told
+            .lines()
+            .any(|said| said.starts_with(&format!("list.csv:{line}: ")) && said.contains(what));
+        assert!(said, "line {line}: {what}\nin\n{told}");
+    }
+}
+
+#[test]
+fn of_ten_thousand_mistakes_the_first_and_a_count_are_told() {
+    let mut list = "name,parent,prefixes\n".to_owned();
+    for number in 0..10_000 {
+        list += &format!("s{number},nowhere,10.0.0.0/33\n");
+    }
+    let told = with_list(&list).unwrap_err();
+    assert_eq!(told.lines().count(), 21, "{told}");
+    assert!(told.contains("mistakes more: only the first 20 are told"), "{told}");
+}
+
+#[test]
+fn nodes_in_a_circle_and_files_of_nothing_are_refused() {
+    let circle = "name,parent,prefixes\na,b,\nb,a,\nc,a,10.0.0.1\n";
+    assert!(with_list(circle).unwrap_err().contains("behind itself"));
+    assert!(with_list("").unwrap_err().contains("the column is missing"));
+    assert!(with_list("name,prefixes\nsite,\n").unwrap_err().contains("there is no subscriber"));
+    let folder = tempfile::tempdir().unwrap();
+    let missing = load(folder.path(), &ROUTER.replace("LIST", "none.csv")).unwrap_err();
+    assert!(missing.contains("none.csv: cannot be read"), "{missing}");
+    fs::write(folder.path().join("latin.csv"), b"name,prefixes\nj\xf6rg,10.0.0.1\n").unwrap();
+    let latin = load(folder.path(), &ROUTER.replace("LIST", "latin.csv")).unwrap_err();
+    assert!(latin.contains("latin.csv:2: not UTF-8"), "{latin}");
+}
+
+#[test]
+fn what_a_tree_cannot_be_together_with_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), LIST).unwrap();
+    let router = ROUTER.replace("LIST", "list.csv");
+    let refused = |more: &str| load(folder.path(), &format!("{router}{more}")).unwrap_err();
+    assert!(refused("[fairdrop]\n").contains("not together with [fairdrop]"));
+    assert!(refused("[router]\nworkers = 2\n").contains("works with workers = 1 only"));
+    let other =
+        router.replace("rate = \"1Gbit/s\"", "rate = \"1Gbit/s\"\ndiscipline = { kind = \"pfq\" }");
+    let told = load(folder.path(), &other).unwrap_err();
+    assert!(told.contains("which needs the discipline \"tree\""), "{told}");
+    let nobody = "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n[[link]]\nport = \"lan\"\n\
+                  discipline = { kind = \"tree\" }\n";
+    assert!(load(folder.path(), nobody).unwrap_err().contains("no [[tree]] names this link"));
+    let settings = router.replace(
+        "rate = \"1Gbit/s\"",
+        "rate = \"1Gbit/s\"\ndiscipline = { kind = \"tree\", quantum = \"3000B\" }",
+    );
+    load(folder.path(), &settings).unwrap();
+    let nowhere = router.replace("down = \"lan\"", "down = \"lann\"");
+    assert!(load(folder.path(), &nowhere).unwrap_err().contains("no port \"lann\""));
+}
+
+#[test]
+fn json_means_the_same_as_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = r#"[
+        {"name": "north", "down": "200Mbit/s", "up": 100},
+        {"name": "ann, \"the first\"", "parent": "north", "prefixes": ["10.1.0.1", "2001:db8:1::/56"],
+         "down": 50, "up": "10Mbit/s", "min_down": 5},
+        {"name": "bob", "parent": "north", "prefixes": ["10.1.0.2", "10.1.1.0/24"], "down": 20,
+         "up": 5, "weight": 3},
+        {"name": "eve", "prefixes": ["10.2.0.0/24"]}
+    ]"#;
+    fs::write(folder.path().join("list.json"), json).unwrap();
+    let config = load(folder.path(), &ROUTER.replace("LIST", "list.json")).unwrap();
+    let csv = with_list(LIST).unwrap();
+    let changes: Vec<_> =
+        diff(&csv, &config).into_iter().filter(|change| !change.contains("subscribers:")).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
+#[test]
+fn the_files_of_libreqos_are_read_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let devices = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,\
+                   Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment
+1,\"968 Circle St., Gurnee\",1,Device 1,AP_A,,\"100.64.0.1, 100.64.0.14\",,25,5,155,20,
+2,31 Marconi Street,2,Device 2,AP_A,,100.64.0.2,fdd7:b724:0:100::/56,25,5,105,18,
+2,31 Marconi Street,3,Camera,AP_A,,100.64.0.15/28,,25,5,105,18,a second device
+3,31 Marconi Street,4,Device 4,none,aa:bb:cc:dd:ee:ff,100.64.0.64,,1,1,9.5,2.5,
+";
+    let network = r#"{
+        "Site_1": {"downloadBandwidthMbps": 1000, "uploadBandwidthMbps": 500, "type": "Site",
+            "children": {"AP_A": {"downloadBandwidthMbps": 300, "uploadBandwidthMbps": 100}}},
+        "Site_2": {"downloadBandwidthMbps": 500, "uploadBandwidthMbps": 500}
+    }"#;
+    fs::write(folder.path().join("ShapedDevices.csv"), devices).unwrap();
+    fs::write(folder.path().join("network.json"), network).unwrap();
+    let router = ROUTER
+        .replace("LIST", "ShapedDevices.csv")
+        .replace("down =", "nodes = \"network.json\"\nformat = \"libreqos\"\ndown =");
+    let config = load(folder.path(), &router).unwrap();
+    let list = &config.trees[0].list;
+    let entry = |name: &str| list.entries.iter().find(|entry| entry.name == name).unwrap();
+    let marconi = entry("31 Marconi Street");
+    let prefixes: Vec<_> = marconi.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["100.64.0.2/32", "fdd7:b724:0:100::/56", "100.64.0.0/28"]);
+    assert_eq!(marconi.parent, "AP_A");
+    assert_eq!(
+        (marconi.down.cap, marconi.down.guarantee),
+        (Some(BitRate(105_000_000)), BitRate(25_000_000))
+    );
+    // A second circuit of that name is told apart by its number.
+    let third = entry("31 Marconi Street (3)");
+    assert_eq!((third.parent.as_str(), third.up.cap), ("", Some(BitRate(2_500_000))));
+    assert_eq!((entry("AP_A").parent.as_str(), entry("AP_A").role), ("Site_1", Role::Node));
+    assert_eq!(entry("Site_1").up.cap, Some(BitRate(500_000_000)));
+    assert_eq!(entry("968 Circle St., Gurnee").prefixes.len(), 2);
+}
+
+#[test]
+fn who_stays_keeps_the_place_and_who_comes_takes_none_of_those_just_left() {
+    let first = with_list(LIST).unwrap();
+    let mut second = with_list(
+        "name,parent,prefixes,down\neve,south,10.2.0.0/24,\nsouth,,,100\nzoe,south,10.9.0.1,10\n",
+    )
+    .unwrap();
+    second.keep_places(&first);
+    let (was, is) = (&first.trees[0], &second.trees[0]);
+    assert_eq!(was.place("eve"), is.place("eve"));
+    let taken: Vec<_> = was.places().to_vec();
+    for name in ["south", "zoe"] {
+        let place = is.place(name).unwrap();
+        assert!(place > UNKNOWN && !taken.contains(&place), "{name} is at {place}");
+    }
+    let DisciplineConfig::Tree(discipline) = &second.link("lan").unwrap().discipline else {
+        panic!("no tree")
+    };
+    assert_eq!(discipline.plan.check(), Ok(()));
+    let north = was.place("north").unwrap();
+    assert_eq!(discipline.plan.nodes()[north as usize].kind, Kind::Free);
+    // What is free by now is given away next time.
+    let mut third = with_list(&format!("{LIST}new,,10.3.0.0/24,1,1,,\n")).unwrap();
+    third.keep_places(&second);
+    assert_eq!(third.trees[0].place("eve"), was.place("eve"));
+    assert!(third.trees[0].places().iter().any(|place| taken.contains(place)));
+}
+
+#[test]
+fn single_subscribers_are_changed_added_and_taken_out() {
+    let config = with_list(LIST).unwrap();
+    let fields = |fields: &[(&str, &str)]| {
+        fields.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>()
+    };
+    let set = |name: &str, of: &[(&str, &str)]| SubscriberChange::Set {
+        name: name.to_owned(),
+        fields: fields(of),
+    };
+    let faster =
+        config.with_subscriber(&set("bob", &[("down", "90Mbit/s"), ("parent", "link")])).unwrap();
+    let tree = &faster.trees[0];
+    let place = tree.place("bob").unwrap();
+    assert_eq!(place, config.trees[0].place("bob").unwrap());
+    let (plan, _) = tree.plan_of("lan").unwrap();
+    assert_eq!(
+        (plan.nodes()[place as usize].cap, plan.nodes()[place as usize].parent),
+        (Some(BitRate(90_000_000)), LINK)
+    );
+    assert_eq!(diff(&config, &faster), ["tree subscribers: \"bob\" changes"]);
+    let add = SubscriberChange::Add {
+        name: "kim".to_owned(),
+        fields: fields(&[("prefixes", "10.7.0.1"), ("parent", "north"), ("down", "5")]),
+    };
+    let more = faster.with_subscriber(&add).unwrap();
+    assert_eq!(more.trees[0].list.subscribers(), 4);
+    let refused = [
+        (set("nobody", &[("down", "1")]), "no subscriber or node \"nobody\""),
+        (set("bob", &[("dwn", "1")]), "no field \"dwn\"; did you mean \"down\"?"),
+        (set("bob", &[("prefixes", "10.2.0.0/24")]), "whose is it?"),
+        (set("bob", &[("parent", "nowhere")]), "no line has this name"),
+        (SubscriberChange::Remove { name: "north".to_owned() }, "no line has this name"),
+        (add, "it must be unique"),
+    ];
+    for (change, why) in refused {
+        let told = more.with_subscriber(&change).unwrap_err().to_string();
+        assert!(told.contains(why), "{change:?}: {told}");
+    }
+    let fewer = more.with_subscriber(&SubscriberChange::Remove { name: "kim".to_owned() }).unwrap();
+    assert_eq!(fewer.trees[0].list.entries, faster.trees[0].list.entries);
+}
