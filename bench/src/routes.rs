@@ -398,9 +398,9 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
 
     let mut progress = Progress::new(&net, &router)?;
     let (before, all) = (routes(&router)?, (v4 + v6) as u64);
-    let r =
-        Frr::start(&net, "r", &bgp(65_000, "10.1.0.1", ("10.1.0.2", "fd01::2", 65_001), false))?;
-    let a = Frr::start(&net, "a", &bgp(65_001, "10.1.0.2", ("10.1.0.1", "fd01::1", 65_000), true))?;
+    let daemon = |node: &str, bgp: String| Frr::start(&net, node, &[("bgpd", &bgp)]);
+    let r = daemon("r", bgp(65_000, "10.1.0.1", ("10.1.0.2", "fd01::2", 65_001), false))?;
+    let a = daemon("a", bgp(65_001, "10.1.0.2", ("10.1.0.1", "fd01::1", 65_000), true))?;
     while progress.router.last().is_none_or(|(_, count)| *count <= before + all / 1_000) {
         progress.look(&net, &router)?;
     }

@@ -1,5 +1,5 @@
-//! FRR's BGP daemon inside a namespace (Debian package `frr`), with nothing of it outside: files,
-//! sockets and processes go with their owner.
+//! FRR's routing daemons inside a namespace (Debian package `frr`), with nothing of it outside:
+//! files, sockets and processes go with their owner.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{Namespaces, testing};
 
 const DAEMONS: &str = "/usr/lib/frr";
 
-/// `zebra` and `bgpd` of one node.
+/// `zebra` and routing daemons of one node.
 #[derive(Debug)]
 pub struct Frr {
     folder: PathBuf,
@@ -27,24 +27,31 @@ impl Frr {
             && testing::has_tool(test, "vtysh", "frr")
     }
 
-    /// Starts both in the namespace of `node`; `bgp` is the configuration of the BGP daemon.
+    /// Starts them in the namespace of `node`: the daemons named, as `bgpd` and `ospfd`, each with
+    /// its configuration.
     ///
     /// # Errors
     /// A file could not be written, or a daemon did not come up within ten seconds: with what it
     /// logged.
-    pub fn start(namespaces: &Namespaces, node: &str, bgp: &str) -> io::Result<Self> {
+    pub fn start(
+        namespaces: &Namespaces,
+        node: &str,
+        daemons: &[(&str, &str)],
+    ) -> io::Result<Self> {
         for name in left_behind_in(&std::env::temp_dir()) {
             let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
         }
         let folder = std::env::temp_dir().join(namespaces.name_of(&format!("{node}-frr")));
         let mut frr = Self { folder, daemons: Vec::new() };
         std::fs::create_dir_all(&frr.folder)?;
-        std::fs::write(frr.folder.join("zebra.conf"), "")?;
-        std::fs::write(frr.folder.join("bgpd.conf"), bgp)?;
+        let daemons = [&[("zebra", "")], daemons].concat();
+        for (daemon, config) in &daemons {
+            std::fs::write(frr.folder.join(format!("{daemon}.conf")), config)?;
+        }
         // The daemons give up root.
         let path = frr.path();
         shell::output(&["chown", "-R", "frr:frr", &path]).map_err(io::Error::other)?;
-        for daemon in ["zebra", "bgpd"] {
+        for (daemon, _) in daemons {
             let line = format!(
                 "{DAEMONS}/{daemon} -f {path}/{daemon}.conf -z {path}/zserv -i {path}/{daemon}.pid \
                  --vty_socket {path} -P 0 --log file:{path}/{daemon}.log"
@@ -105,7 +112,7 @@ impl Frr {
         })
     }
 
-    /// Process numbers of `zebra` and `bgpd`.
+    /// Process numbers of `zebra` and the daemons, in the order in which they were named.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         self.daemons.iter().map(Child::id).collect()

@@ -117,7 +117,16 @@ impl TestNet {
     /// If it does not come up.
     #[must_use]
     pub fn frr(&self, node: &str, bgp: &str) -> crate::frr::Frr {
-        crate::frr::Frr::start(&self.0, node, bgp).unwrap_or_else(|error| panic!("{error}"))
+        self.routing_daemons(node, &[("bgpd", bgp)])
+    }
+
+    /// Routing daemons of FRR in one of them, each with its configuration.
+    ///
+    /// # Panics
+    /// If one does not come up.
+    #[must_use]
+    pub fn routing_daemons(&self, node: &str, daemons: &[(&str, &str)]) -> crate::frr::Frr {
+        crate::frr::Frr::start(&self.0, node, daemons).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The name that `ip netns` knows.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
+use evenkeel_netns::frr::Frr;
 use evenkeel_netns::testing::{TestNet, available, eventually, eventually_some, has_tool, text};
 use serde_json::Value;
 
@@ -146,4 +147,72 @@ fn two_hosts_are_bridged_with_the_process_and_without_it() {
     assert!(passed.1 > before.1);
     bridge.signal("-TERM");
     assert!(bridge.pings(), "afterwards");
+}
+
+/// OSPF that gives a neighbour up after a second without a hello, and BGP after three.
+fn daemons(own: u8, peer: u8, interface: &str) -> [(&'static str, String); 2] {
+    let ospf = format!(
+        "interface {interface}\n ip ospf network point-to-point\n \
+         ip ospf dead-interval minimal hello-multiplier 5\n\
+         router ospf\n ospf router-id 10.51.0.{own}\n network 10.5.0.0/24 area 0\n \
+         network 10.51.0.{own}/32 area 0\n"
+    );
+    let bgp = format!(
+        "router bgp 6500{own}\n no bgp ebgp-requires-policy\n no bgp network import-check\n \
+         neighbor 10.5.0.{peer} remote-as 6500{peer}\n neighbor 10.5.0.{peer} timers 1 3\n \
+         address-family ipv4 unicast\n  network 10.6{own}.0.0/24\n"
+    );
+    [("ospfd", ospf), ("bgpd", bgp)]
+}
+
+/// Between two routers: their OSPF and BGP neither notice it, nor that it is killed under load.
+#[test]
+fn two_routers_keep_ospf_and_bgp_through_it_and_through_kills() {
+    if !Frr::available("bridge_frr") {
+        return;
+    }
+    let Some(mut bridge) = Bridge::new() else { return };
+    bridge.start(true);
+    let frr = |node: &str, own: u8, peer: u8, interface: &str| {
+        bridge.net.ip(node, &format!("address add 10.51.0.{own}/32 dev lo"));
+        let daemons = daemons(own, peer, interface);
+        let daemons: Vec<_> = daemons.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        bridge.net.routing_daemons(node, &daemons)
+    };
+    let routers = [frr("a", 1, 2, "a0"), frr("b", 2, 1, "b0")];
+    let peers = ["10.5.0.2", "10.5.0.1"];
+    let ospf = |router: &Frr| router.show("show ip ospf neighbor detail").unwrap();
+    eventually("both protocols are up", || {
+        routers.iter().zip(peers).all(|(router, peer)| {
+            router.session(peer).is_ok_and(|session| session.prefixes == 1)
+                && ospf(router).contains("State is Full")
+        })
+    });
+    let routes = || bridge.net.output("a", "ip route");
+    eventually("routes of both are there", || {
+        ["10.51.0.2", "10.62.0.0/24"].iter().all(|prefix| routes().contains(prefix))
+    });
+    // `State is Full/-, 5 state changes`.
+    let changes = |router: &Frr| {
+        let text = ospf(router);
+        let line = text.lines().find(|line| line.contains("state changes")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{text}"))
+    };
+    let before: Vec<_> = routers.iter().map(changes).collect();
+    let load = bridge.net.start_for(60, "a", "ping -n -q -f -c 20000 10.51.0.2");
+    for _ in 0..5 {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        bridge.signal("-KILL");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        bridge.start(false);
+    }
+    drop(load);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    for ((router, peer), before) in routers.iter().zip(peers).zip(before) {
+        assert_eq!(changes(router), before, "OSPF has noticed");
+        let session = router.session(peer).unwrap();
+        assert!(session.established && session.times_dropped == 0, "{session:?}");
+    }
+    // What they say is among what passes.
+    assert!(bridge.sent().0 > 3);
 }

@@ -115,7 +115,7 @@ fn bgp_sessions_stay_up_under_overload_and_their_routes_are_followed() {
     // One session ends at the router's own kernel, the other passes through the router.
     let through = [("10.1.0.2", 65_001), ("10.2.0.2", 65_002)];
     let start = |node: &str, config: String| {
-        Frr::start(&net, node, &config).unwrap_or_else(|error| panic!("{error}"))
+        Frr::start(&net, node, &[("bgpd", &config)]).unwrap_or_else(|error| panic!("{error}"))
     };
     let a = start("a", bgp(65_001, "10.1.0.2", &[("10.1.0.1", 65_000), through[1]], true));
     let r = start("r", bgp(65_000, "10.1.0.1", &[("10.1.0.2", 65_001)], false));
