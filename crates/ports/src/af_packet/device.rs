@@ -249,3 +249,24 @@ fn bound_to(socket: BorrowedFd<'_>) -> Option<u32> {
     };
     if result == 0 { u32::try_from(address.sll_ifindex).ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock of the day is set between a frame's stamp and the look at it.
+    #[test]
+    fn a_clock_that_jumps_makes_no_frame_younger_than_now_or_older_than_credible() {
+        let (now, day) = (Nanos::from_secs(1_000), 1_700_000_000_000_000_000);
+        let arrival = |jump: i64| {
+            let offset = Some(day + jump - now.0 as i64);
+            Stamps { now, offset }.arrival(day - 1_000)
+        };
+        assert_eq!(arrival(0), now - Nanos(1_000));
+        let second = 1_000_000_000;
+        assert_eq!(arrival(second), now - Nanos::SECOND - Nanos(1_000), "a small step is taken");
+        for jump in [-1, -second, -40 * 365 * 86_400 * second, 11 * second, 3_600 * second] {
+            assert!(arrival(jump) <= now && arrival(jump) >= now - Nanos(1_000), "{jump}");
+        }
+    }
+}
