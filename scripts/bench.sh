@@ -74,7 +74,7 @@ tcp() {
     return
   fi
   session_first
-  python3 scripts/tcp.py target/release/evenkeel
+  python3 scripts/tcp.py target/release/evenkeel "$bench"
 }
 
 # What a part prints, kept: with RECORD=1 in docs/bench, where the tables of README.md and docs/bench.md are made from it.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """TCP with default offloads through Linux, Linux with HTB, and Evenkeel in route, bridge and inline mode.
 
-    scripts/tcp.py EVENKEEL [--seconds S] [--repeats N]
+    scripts/tcp.py EVENKEEL EVENKEEL_BENCH [--seconds S] [--repeats N]
 
-Hosts a and b in namespaces of their own, r between them, veth pairs. The ways take turns, so that what else the
+`loop` is the same sockets with nothing between: what comes in by one leaves by the other. Hosts a and b in namespaces of their own, r between them, veth pairs. The ways take turns, so that what else the
 machine does hits all alike; the median is printed. CPU is what all processors did that was not idle, seconds per
-gigabyte carried, senders and receivers included. Needs root and iperf3."""
+gigabyte carried, senders and receivers included. Then the round trip of a ping beside one flow of a part of what the
+way carries. Needs root and iperf3."""
 
 import argparse
 import json
@@ -66,15 +67,32 @@ def busy():
     return sum(int(f) for at, f in enumerate(fields[:8]) if at not in (3, 4)) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(evenkeel, way, mode, rate, flows, seconds):
-    """Gbit/s and CPU seconds per gigabyte."""
+def round_trips(to, seconds):
+    """Starts a ping; gives what reads its median and p99 in microseconds."""
+    line = f"ip netns exec {NET}a ping -n -i 0.002 -w {seconds} {to}"
+    ping = subprocess.Popen(line.split(), stdout=subprocess.PIPE, text=True)
+
+    def read():
+        lines = ping.communicate(timeout=seconds + 10)[0].splitlines()
+        times = sorted(float(line.split("time=")[1].split()[0]) for line in lines if "time=" in line)
+        return [1000 * times[int(len(times) * part)] for part in (0.5, 0.99)]
+
+    return read
+
+
+def measure(programs, way, mode, rate, flows, seconds, load=None):
+    """Gbit/s and CPU seconds per gigabyte; beside a `load` in Gbit/s, round trips instead."""
+    evenkeel, bench = programs
     started = None
     try:
-        to = build(way == "bridge")
+        to = build(way in ("bridge", "loop"))
         with tempfile.TemporaryDirectory() as folder:
             if way == "htb":
                 inside("r", "tc qdisc add dev wan root handle 1: htb default 1")
                 inside("r", f"tc class add dev wan parent 1: classid 1:1 htb rate {rate or '100gbit'}")
+            elif way == "loop":
+                started = subprocess.Popen([bench, "loop", NET + "r", "lan", "wan"])
+                time.sleep(0.3)
             elif way != "linux":
                 file = pathlib.Path(folder, "router.toml")
                 file.write_text(config(way, mode, rate.replace("gbit", "Gbit/s") if rate else None))
@@ -89,9 +107,13 @@ def measure(evenkeel, way, mode, rate, flows, seconds):
                                       stdout=subprocess.DEVNULL)
             time.sleep(0.3)
             before = busy()
-            told = json.loads(inside("a", f"iperf3 -c {to} -C cubic -P {flows} -t {seconds} -J"))
+            pings = load and round_trips(to, seconds)
+            paced = f"-b {load:.3f}G" if load else ""
+            told = json.loads(inside("a", f"iperf3 -c {to} -C cubic -P {flows} -t {seconds} -J {paced}"))
             used = busy() - before
             server.wait(5)
+            if load:
+                return pings()
             end = told["end"]["sum_received"]
             return end["bits_per_second"] / 1e9, used / (end["bytes"] / 1e9)
     finally:
@@ -104,26 +126,37 @@ def measure(evenkeel, way, mode, rate, flows, seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("evenkeel")
+    parser.add_argument("bench")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--flows", default="1,4")
     parser.add_argument("--modes", default="event,busy")
     wanted = parser.parse_args()
     modes = wanted.modes.split(",")
-    ways = [("linux", ""), ("htb", "")]
+    programs = (wanted.evenkeel, wanted.bench)
+    ways = [("linux", ""), ("htb", ""), ("loop", "")]
     ways += [(way, mode) for way in ("route", "bridge", "inline") for mode in modes]
-    print("| way | mode | rate | flows | Gbit/s | CPU s/GB |\n|---|---|---|---|---|---|")
+    carried = {}
+    print("| way | mode | rate | flows | Gbit/s | CPU s/GB | of the loop |\n|---|---|---|---|---|---|---|")
     for rate in (None, "1gbit"):
         for flows in map(int, wanted.flows.split(",")):
-            found = {way: [] for way in ways if not (rate and way[0] == "linux")}
+            found = {way: [] for way in ways if not (rate and way[0] in ("linux", "loop"))}
             for _ in range(wanted.repeats):
                 for way in found:
-                    found[way].append(
-                        measure(wanted.evenkeel, *way, rate, flows, wanted.seconds))
+                    found[way].append(measure(programs, *way, rate, flows, wanted.seconds))
+            loop = statistics.median(speed for speed, _ in found[ways[2]]) if not rate else None
             for (way, mode), all_of in found.items():
                 speed, cost = (statistics.median(one) for one in zip(*all_of))
+                if not rate and flows == 1:
+                    carried[way, mode] = speed
+                part = f"{speed / loop:.2f}" if loop else "-"
                 print(f"| {way} | {mode or '-'} | {rate or '-'} | {flows} | {speed:.2f} | "
-                      f"{cost:.2f} |", flush=True)
+                      f"{cost:.2f} | {part} |", flush=True)
+    print("\n| way | mode | load | median us | p99 us |\n|---|---|---|---|---|")
+    for (way, mode), speed in carried.items():
+        for part in (0.1, 0.5, 0.9):
+            middle, most = measure(programs, way, mode, None, 1, wanted.seconds, part * speed)
+            print(f"| {way} | {mode or '-'} | {part:.0%} | {middle:.0f} | {most:.0f} |", flush=True)
 
 
 main()

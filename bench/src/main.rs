@@ -3,8 +3,10 @@
 //!
 //! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores |
 //! idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes a page.
-//! `live` may be told which: parts of the names of cases, and lengths of frames.
+//! `live` may be told which: parts of the names of cases, and lengths of frames. `loop NETNS LEFT
+//! RIGHT` passes frames on and nothing else, for scripts/tcp.py.
 
+mod bare_loop;
 mod blocked;
 mod cluster;
 mod cluster_scale;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["cores"] => cores::run(),
+        ["loop", netns, left, right] => return bare_loop::run(netns, [left, right]),
         ["idle", evenkeel] => return idle::run(evenkeel.as_ref()),
         ["instructions"] => instructions::run(),
         ["count", cases @ ..] => return instructions::count_some(cases),
