@@ -254,12 +254,18 @@ pub(crate) struct StartArgs {
 /// Arguments of `shape`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ShapeArgs {
-    /// The interface that the line is behind.
-    pub(crate) interface: String,
-    /// Rate of what comes in by it, a little below the line's: 95Mbit/s.
+    /// The interface that the line is behind; of several together, the rates are those of all.
+    #[arg(required = true, value_name = "INTERFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// The hosts are behind the interfaces, and the line is elsewhere: what comes in by them goes
+    /// up the line. For the networks of a gateway: evenkeel shape lan guest --inside.
+    #[arg(long)]
+    pub(crate) inside: bool,
+    /// Rate of what the line brings (it comes in by the interface), a little below the line's:
+    /// 95Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) down: BitRate,
-    /// Rate of what goes out by it, a little below the line's: 19Mbit/s.
+    /// Rate of what goes up the line, a little below the line's: 19Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) up: BitRate,
     /// What the line adds to each packet: ethernet, docsis (cable), ptm or pppoe-ptm (VDSL),

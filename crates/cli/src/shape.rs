@@ -25,7 +25,7 @@ pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
             "{}: --up {up} and --down {down} are more than {MOST_ASYMMETRIC} times apart: \
              acknowledgements of the faster direction do not fit into the slower one; give the \
              line's rates, less a few percent",
-            args.interface
+            args.interfaces.join(", ")
         );
         return Err(Failure::new(2, text));
     }
@@ -40,32 +40,48 @@ pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
 
 /// The configuration that the command stands for.
 fn router_toml(args: &ShapeArgs) -> String {
-    let (down, up) = (rate_text(args.down), rate_text(args.up));
-    let interface = &args.interface;
-    let name = quoted(interface);
-    let ingress = quoted(&format!("{interface}-ingress"));
-    let overhead = overhead_toml(&args.overhead);
-    let link = |port: &str, rate: BitRate, attach: Attach| {
-        let control = follow_toml(args, rate);
-        let (rate, discipline) = (rate_text(rate), short_queues(Some(attach)));
+    let ShapeArgs { interfaces, overhead, inside, .. } = args;
+    let flag = if *inside { " --inside" } else { "" };
+    let mut text = format!(
+        "# evenkeel shape {}{flag} --down {} --up {}{}{}\n\n\
+         # The kernel routes, filters and translates as before; only the queues are ours.\n",
+        interfaces.join(" "),
+        rate_text(args.down),
+        rate_text(args.up),
+        overhead_argument(overhead),
+        follow_argument(args),
+    );
+    for interface in interfaces {
+        let name = quoted(interface);
+        text += &format!("[[port]]\nname = {name}\ninterface = {name}\nattach = \"inline\"\n\n");
+    }
+    // Hosts send up the line, and it brings down what they receive.
+    let (sent, received) =
+        (short_queues(Some(Attach::InlineWire)), short_queues(Some(Attach::InlineKernel)));
+    let (leaves, arrives) = match inside {
+        false => ((args.up, sent), (args.down, received)),
+        true => ((args.down, received), (args.up, sent)),
+    };
+    let link = |suffix: &str, (rate, discipline): (BitRate, &str)| {
+        let mut names = interfaces.iter().map(|interface| quoted(&format!("{interface}{suffix}")));
+        let port = names.next().unwrap_or_default();
+        let others: Vec<_> = names.collect();
+        let also = match others.is_empty() {
+            true => String::new(),
+            false => format!("also = [{}]\n", others.join(", ")),
+        };
+        let (control, overhead) = (follow_toml(args, rate), overhead_toml(overhead));
+        let rate = rate_text(rate);
         format!(
-            "[[link]]\nport = {port}\nrate = \"{rate}\"\n{overhead}discipline = {discipline}\n\
-             {control}"
+            "[[link]]\nport = {port}\n{also}rate = \"{rate}\"\n{overhead}\
+             discipline = {discipline}\n{control}"
         )
     };
-    format!(
-        "# evenkeel shape {interface} --down {down} --up {up}{}{}\n\n\
-         [[port]]\nname = {name}\ninterface = {name}\n\
-         # The kernel routes, filters and translates as before; only its queues are ours.\n\
-         attach = \"inline\"\n\n\
-         # What leaves by the interface: hosts share it, and flows each host's part; every flow \
-         waits in a\n# queue of its own that an AQM keeps short.\n{}\n\
-         # What arrives there.\n{}",
-        overhead_argument(&args.overhead),
-        follow_argument(args),
-        link(&name, args.up, Attach::InlineWire),
-        link(&ingress, args.down, Attach::InlineKernel)
-    )
+    text += "# What leaves: hosts share it, and flows each host's part; every flow waits in a \
+             queue of its own\n# that an AQM keeps short.\n";
+    text += &link("", leaves);
+    text += "\n# What arrives.\n";
+    text + &link("-ingress", arrives)
 }
 
 /// The key `control` of a link whose line carries so much at most; nothing of a steady one.
@@ -171,6 +187,26 @@ mod tests {
         }
         assert!(config(line).unwrap().links.iter().all(|link| link.control.is_none()));
         assert!(config(&format!("{line} --follow=fast")).unwrap_err().contains("--follow"));
+    }
+
+    #[test]
+    fn several_interfaces_share_one_line_and_hosts_may_be_behind_them() {
+        let config = config("lan guest --inside --down 95Mbit/s --up 19Mbit/s").unwrap();
+        let names: Vec<_> = config.ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!(names, ["lan", "lan-ingress", "guest", "guest-ingress"]);
+        assert_eq!([0, 1, 2, 3].map(|port| config.link_of(port)), [0, 1, 0, 1]);
+        let of = |port: usize| {
+            let link = &config.links[port];
+            let DisciplineConfig::Pdrr(pdrr) = &link.discipline else { panic!("{link:?}") };
+            (link.core.rate.unwrap(), pdrr.fair)
+        };
+        // The line's download leaves by the interfaces.
+        assert_eq!(of(0), (BitRate::from_mbps(95), Fair::DestinationFlow));
+        assert_eq!(of(1), (BitRate::from_mbps(19), Fair::SourceFlow));
+        let error = parsed("--down 1Mbit/s --up 1Mbit/s").unwrap_err();
+        assert!(error.contains("INTERFACE"), "{error}");
+        let twice = self::config("lan lan --down 1Mbit/s --up 1Mbit/s").unwrap_err();
+        assert!(twice.contains("there twice"), "{twice}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use crate::model::{Attachment, Io, PortConfig, RouterConfig};
 
 /// What is added to the name of an inline port for its other direction.
 const INGRESS: &str = "-ingress";
+/// The same for a routed port with `own_traffic`.
+const OWN: &str = "-own";
 /// The longest name of an interface, bytes.
 const INTERFACE_NAME: usize = 15;
 
@@ -24,6 +26,9 @@ pub enum Attach {
     /// The other half: its link is the interface's ingress, what the kernel receives from there.
     /// Its interface is our end of the pair between the kernel and us.
     InlineKernel,
+    /// What the kernel sends by the routed port before it in the configuration; its link is not
+    /// used. Its interface is our end of the pair between the kernel and us.
+    RouteKernel,
 }
 
 /// The names of the two ends of the pair between the kernel and an interface that is attached
@@ -45,14 +50,20 @@ fn named(prefix: &str, interface: &str) -> String {
     format!("{prefix}{:0room$x}", hasher.finish() & ((1 << (4 * room)) - 1))
 }
 
-/// The other half of a port that is attached inline.
+/// The other half of a port that is attached inline, or takes what the machine itself sends.
 pub(crate) fn ingress_of(port: &PortConfig) -> Option<PortConfig> {
-    (port.attachment == Attachment::Inline).then(|| PortConfig {
+    let suffix = match port.attachment {
+        Attachment::Inline => INGRESS,
+        Attachment::Route if port.own_traffic => OWN,
+        Attachment::Route | Attachment::Bridge => return None,
+    };
+    Some(PortConfig {
         optional: false,
-        name: format!("{}{INGRESS}", port.name),
+        name: format!("{}{suffix}", port.name),
         interface: pair_of(&port.interface).1,
         io: None,
-        attachment: Attachment::Inline,
+        attachment: port.attachment,
+        own_traffic: false,
         is_ingress: true,
     })
 }
@@ -62,7 +73,8 @@ impl PortConfig {
     #[must_use]
     pub const fn attach(&self) -> Attach {
         match (self.attachment, self.is_ingress) {
-            (Attachment::Route, _) => Attach::Route,
+            (Attachment::Route, false) => Attach::Route,
+            (Attachment::Route, true) => Attach::RouteKernel,
             (Attachment::Inline, false) => Attach::InlineWire,
             (Attachment::Inline, true) => Attach::InlineKernel,
             (Attachment::Bridge, _) => Attach::Bridge,
@@ -71,13 +83,14 @@ impl PortConfig {
 }
 
 impl RouterConfig {
-    /// The port that a port is joined with: what comes in by one leaves by the other.
+    /// The port that a port is joined with: what comes in by one leaves by the other. What comes
+    /// in by a routed port goes where its route says, also if the kernel's own leaves by it.
     #[must_use]
     pub fn peer_of(&self, port: usize) -> Option<usize> {
         match self.ports.get(port)?.attach() {
             Attach::Route => None,
             Attach::InlineWire => Some(port + 1),
-            Attach::InlineKernel => port.checked_sub(1),
+            Attach::InlineKernel | Attach::RouteKernel => port.checked_sub(1),
             Attach::Bridge => (0..self.ports.len())
                 .find(|other| *other != port && self.ports[*other].attach() == Attach::Bridge),
         }
@@ -91,11 +104,31 @@ impl RouterConfig {
     }
 }
 
-/// Refuses what ports that are attached inline cannot have.
+/// Refuses what a port cannot have that takes what the machine itself sends.
+fn check_own_traffic(reader: &mut Reader, fields: &Fields, config: &RouterConfig) {
+    let named = |port: &&PortConfig| Some(port.name.as_str()) == fields.text("name");
+    let mut fail = |key: &str, message: &str| reader.fail_at(fields, key, message.to_owned());
+    for port in config.ports.iter().filter(named) {
+        if port.attach() == Attach::RouteKernel {
+            fail("name", "this is the name of a half of a port with own_traffic = true");
+        }
+        if port.own_traffic && port.attachment != Attachment::Route {
+            let message = "what the machine itself sends goes through the links of such a port \
+                           anyhow: leave it out";
+            fail("own_traffic", message);
+        }
+        if port.own_traffic && port.optional {
+            fail("own_traffic", "not together with `optional`");
+        }
+    }
+}
+
+/// Refuses what ports that are attached inline, or take what the machine sends, cannot have.
 pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     if config.ports.iter().all(|port| port.attach() == Attach::Route) {
         return;
     }
+    file.tables("port").for_each(|fields| check_own_traffic(reader, fields, config));
     let mut fail = |fields: &Fields, key: &str, message: &str| {
         reader.fail_at(fields, key, message.to_owned());
     };
@@ -134,17 +167,21 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     if config.router.workers > 1
         && let Some(section) = file.table("router")
     {
-        let message = "attach = \"inline\" and \"bridge\" work with workers = 1 only, for the time \
-                       being";
+        let message = "attach = \"inline\" and \"bridge\", and own_traffic, work with workers = 1 \
+                       only";
         fail(section, "workers", message);
     }
     for role in ["cluster", "balancer"] {
         if let Some(section) = file.table(role) {
             let message = format!(
-                "[{role}] forwards itself: no port can have attach = \"inline\" or \"bridge\""
+                "[{role}] forwards itself: no port can have attach = \"inline\" or \"bridge\", \
+                 or own_traffic"
             );
             reader.fail(&section.at, section.path.clone(), message);
         }
+    }
+    if config.ports.iter().all(|port| port.attachment == Attachment::Route) {
+        return;
     }
     for fields in file.tables("class").filter(|fields| fields.given("service")) {
         let message = "a service changes packets, which pass unchanged where a port has \

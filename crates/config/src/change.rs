@@ -88,6 +88,9 @@ impl LinkConfig {
             },
             LinkChange::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
         }
+        if !link.also.is_empty() && link.core.rate.is_none() {
+            return Err(LinkChangeError::NoRateToShare(link.port));
+        }
         Ok(link)
     }
 }
@@ -134,6 +137,9 @@ pub enum LinkChangeError {
     /// It has no admission.
     #[error("link {0} has no admission: switch it on first (set {0} admission on)")]
     NoAdmission(String),
+    /// Several ports share its rate.
+    #[error("link {0} is shared by several ports (also): a rate is what they share")]
+    NoRateToShare(String),
     /// It has no dynamic control.
     #[error(
         "link {0} has no control: give it [link.control], with kind = \"lct\" and discipline lct, \

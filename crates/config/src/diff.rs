@@ -141,6 +141,10 @@ fn ports(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
                 old.io_of(known).name(),
                 new.io_of(port).name()
             )),
+            Some(known) if known.own_traffic != port.own_traffic => out.push(format!(
+                "port {}: own_traffic {} becomes {} (needs a restart)",
+                port.name, known.own_traffic, port.own_traffic
+            )),
             Some(known) if known.optional != port.optional => out.push(format!(
                 "port {}: optional {} becomes {}",
                 port.name, known.optional, port.optional
@@ -230,6 +234,11 @@ fn links(
     new_classes: &[&str],
 ) {
     let at = format!("link {}", new.port);
+    let also = |link: &LinkConfig| match link.also.is_empty() {
+        true => "none".to_owned(),
+        false => link.also.join(", "),
+    };
+    value(out, &format!("{at}: also"), also(old), also(new));
     for Changed { name, was, is, .. } in changes(&old.core, &new.core, &[]) {
         value(out, &format!("{at}: {name}"), was, is);
     }

@@ -30,6 +30,7 @@ pub mod control;
 pub mod diff;
 pub mod discipline;
 mod fairdrop;
+mod group;
 pub mod membership;
 pub mod model;
 pub mod parse;

@@ -204,10 +204,15 @@ settings! {
         /// tunnels, USB devices, interfaces that come late at boot. Such a port is routed
         /// (`attach = "route"`), by packet sockets where the interface was missing at the start.
         reload optional: bool = false;
+        /// Also what the machine itself sends by the interface of a routed port, and what the
+        /// kernel forwards there from interfaces that are no ports, goes through the port's link;
+        /// without, it passes by the link, and by its rate. ARP and neighbour discovery never wait.
+        /// Kernel 6.6 and newer, one worker.
+        fixed own_traffic: bool = false;
     }
     plain {
         /// It is the other half of an inline port, which no file names: its link is the interface's
-        /// ingress.
+        /// ingress. Of a routed port: what the kernel sends by it.
         is_ingress: bool = false;
     }
 }
@@ -252,6 +257,8 @@ settings! {
 pub struct LinkConfig {
     /// The port's name.
     pub port: String,
+    /// Other ports whose packets go through this link, too, and leave by them.
+    pub also: Vec<String>,
     /// Wire, transmit ring and shaper.
     pub core: evenkeel_core::link::LinkConfig,
     /// The discipline and its knobs.

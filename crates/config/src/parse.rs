@@ -171,6 +171,7 @@ fn check_together(reader: &mut Reader, fields: &Fields, config: &RouterConfig) {
     check_admissions(reader, fields, config);
     crate::workers::check(reader, fields, config);
     crate::attach::check(reader, fields, config);
+    crate::group::check(reader, fields, config);
     crate::subscribers::check(reader, fields, config);
 }
 
@@ -363,7 +364,8 @@ fn link_of(
         None => None,
     };
     let port = fields.text("port")?.to_owned();
-    let mut link = LinkConfig { port, core, discipline, control: None, admission };
+    let also = fields.texts("also").map(|(name, _)| name.to_owned()).collect();
+    let mut link = LinkConfig { port, also, core, discipline, control: None, admission };
     if let Some(table) = fields.table("control") {
         link.control = Some(control_of(reader, table, &link, classes)?);
     }

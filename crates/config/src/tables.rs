@@ -143,7 +143,7 @@ pub const fn short_queues(attach: Option<Attach>) -> &'static str {
     match attach {
         Some(Attach::InlineWire) => short_queues!(", fair = \"source-flow\""),
         Some(Attach::InlineKernel) => short_queues!(", fair = \"destination-flow\""),
-        Some(Attach::Route | Attach::Bridge) | None => short_queues!(""),
+        Some(Attach::Route | Attach::RouteKernel | Attach::Bridge) | None => short_queues!(""),
     }
 }
 
@@ -153,6 +153,14 @@ pub static LINK: Section = Section {
     doc: "The outgoing side of a port: scheduler, shaper, transmit ring, paced wire.",
     own: &[
         Key::required("port", NAME, "The port's name."),
+        Key::optional(
+            "also",
+            Kind::List(&NAME),
+            "none: the link is the port's alone",
+            "Other ports whose packets go through this link, too: they wait in its queues, share \
+             its rate, and leave by their own port. So two networks behind a gateway share one \
+             download. It needs a `rate`, and those ports have no `[[link]]` of their own.",
+        ),
         Key::optional(
             "discipline",
             Kind::Variants(DISCIPLINES),

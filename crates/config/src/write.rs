@@ -27,7 +27,8 @@ impl RouterConfig {
         write("port", Some(tables(&ports)));
         write("service", Some(tables(&self.services)).filter(|_| !self.services.is_empty()));
         write("class", Some(tables(&self.classes)));
-        write("link", Some(Value::Array(self.links.iter().map(|one| link(one, &names)).collect())));
+        let links = self.own_links().map(|one| link(one, &names)).collect();
+        write("link", Some(Value::Array(links)));
         let trees: Vec<_> = self.trees.iter().map(|tree| tree.section.clone()).collect();
         write("tree", Some(tables(&trees)).filter(|_| !trees.is_empty()));
         write("fairdrop", self.fairdrop.as_ref().map(|section| table(section, &names)));
@@ -63,7 +64,7 @@ impl RouterConfig {
         for class in &self.classes {
             write("[[class]]", lines(class, &[]));
         }
-        for link in &self.links {
+        for link in self.own_links() {
             write("[[link]]", link_lines(link, &names));
         }
         for tree in &self.trees {
@@ -106,7 +107,11 @@ fn differing(entries: Entries, usual: Entries, classes: &[&str]) -> String {
 }
 
 fn link_lines(link: &LinkConfig, classes: &[&str]) -> String {
-    let mut text = format!("port = {:?}\n{}", link.port, lines(&link.core, classes));
+    let also = match link.also.is_empty() {
+        true => String::new(),
+        false => format!("also = {:?}\n", link.also),
+    };
+    let mut text = format!("port = {:?}\n{also}{}", link.port, lines(&link.core, classes));
     let kind = link.discipline.name();
     let _ = writeln!(text, "\n[link.discipline]\nkind = {kind:?}");
     if let DisciplineConfig::Own(own) = &link.discipline {
@@ -141,6 +146,9 @@ fn tables<S: Settings>(all: &[S]) -> Value {
 fn link(link: &LinkConfig, classes: &[&str]) -> Value {
     let mut entry = table_of(link.core.entries(), classes);
     entry.insert("port".into(), link.port.as_str().into());
+    if !link.also.is_empty() {
+        entry.insert("also".into(), link.also.clone().into());
+    }
     let mut discipline = table_of(link.discipline.entries(), classes);
     discipline.insert("kind".into(), link.discipline.name().into());
     if let DisciplineConfig::Own(own) = &link.discipline {

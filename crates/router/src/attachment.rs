@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::heartbeat::Heartbeat;
-use evenkeel_ports::inline::{self, Bridged, Inline, PairNames};
+use evenkeel_ports::inline::{self, Bridged, Inline, OwnTraffic, PairNames};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{Port, PortError};
 
@@ -21,6 +21,8 @@ pub(crate) struct Attachment {
     pub(crate) name: String,
     pub(crate) interface: String,
     pub(crate) attach: Attach,
+    /// Whether what the kernel sends by it is taken, too.
+    pub(crate) own_traffic: bool,
     /// Held as long as the worker runs, also while the interface is gone.
     pub(crate) claim: Option<Claim>,
     /// The poller watches its descriptor.
@@ -89,47 +91,59 @@ pub(crate) enum Hold {
     Inline(Inline),
     /// From passing on what goes through the router, at an interface that is bridged.
     Bridge(Bridged),
+    /// From sending past the link of a routed port; and as a guard, if the port needs one.
+    Own(OwnTraffic, Option<Guard>),
 }
 
 impl Hold {
     /// Holds the interface of a port, if the kernel would do something with it.
     pub(crate) fn of(
         port: &dyn Port,
-        attach: Attach,
+        (attach, own_traffic): (Attach, bool),
         interface: &str,
         local: &[IpAddr],
         heart: &Heartbeat,
     ) -> Result<Option<Self>, PortError> {
+        let names = || {
+            let (kernel, ours) = pair_of(interface);
+            PairNames { kernel, ours }
+        };
         match attach {
-            Attach::Route if port.kernel_has_copy() => {
-                Guard::attach(interface, GuardKind::Auto, local, heart)
-                    .map(|guard| Some(Self::Guard(guard)))
+            Attach::Route => {
+                let guard = || Guard::attach(interface, GuardKind::Auto, local, heart);
+                let guard = port.kernel_has_copy().then(guard).transpose()?;
+                if !own_traffic {
+                    return Ok(guard.map(Self::Guard));
+                }
+                let own = OwnTraffic::attach(interface, names(), heart)?;
+                Ok(Some(Self::Own(own, guard)))
             }
             Attach::InlineWire => {
-                let (kernel, ours) = pair_of(interface);
-                Inline::attach(interface, PairNames { kernel, ours }, heart)
-                    .map(|inline| Some(Self::Inline(inline)))
+                Inline::attach(interface, names(), heart).map(|inline| Some(Self::Inline(inline)))
             }
             Attach::Bridge => {
                 Bridged::attach(interface, heart).map(|bridged| Some(Self::Bridge(bridged)))
             }
             // The other half of the port holds the interface.
-            Attach::Route | Attach::InlineKernel => Ok(None),
+            Attach::InlineKernel | Attach::RouteKernel => Ok(None),
         }
     }
 
     pub(crate) fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         match self {
-            Self::Guard(guard) => guard.set_local(addresses),
-            Self::Inline(_) | Self::Bridge(_) => Ok(()),
+            Self::Guard(guard) | Self::Own(_, Some(guard)) => guard.set_local(addresses),
+            Self::Own(_, None) | Self::Inline(_) | Self::Bridge(_) => Ok(()),
         }
     }
 
     /// How it is attached, as `ctl show` says it, and how many packets it has kept from the kernel.
     pub(crate) fn told(&self) -> (&'static str, u64) {
         match self {
-            Self::Guard(guard) if guard.kind() == GuardKind::Link => ("link", guard.dropped()),
-            Self::Guard(guard) => ("filter", guard.dropped()),
+            Self::Guard(guard) | Self::Own(_, Some(guard)) => {
+                let link = guard.kind() == GuardKind::Link;
+                (if link { "link" } else { "filter" }, guard.dropped())
+            }
+            Self::Own(own, None) => ("xdp", own.taken()),
             Self::Bridge(bridged) => ("bridge", bridged.taken()),
             Self::Inline(inline) => {
                 let (egress, ingress) = inline.taken();

@@ -167,6 +167,14 @@ pub enum CommandError {
     /// Nobody has this name.
     #[error("no subscriber or node {0:?}: names are those of the list of a [[tree]]")]
     NoSuchSubscriber(String),
+    /// The packets of this port go through the link of another one.
+    #[error("packets of port {port} go through link {link} (also = [{port:?}]): name that one")]
+    LinkOfOther {
+        /// The port asked for.
+        port: String,
+        /// The link that names it.
+        link: String,
+    },
     /// A value is out of its range, or something refuses it for what it is.
     #[error("{0}")]
     Setting(#[from] SettingError),

@@ -125,6 +125,7 @@ fn lives_in_one_pipeline(old: &RouterConfig, new: &RouterConfig) -> bool {
     without_hairpin(&old.router) == without_hairpin(&new.router)
         && sockets(old).eq(sockets(new))
         && old.class_names() == new.class_names()
+        && (0..new.ports.len()).all(|at| old.link_of(at) == new.link_of(at))
         && old.flows.lists == new.flows.lists
 }
 

@@ -13,7 +13,7 @@ use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
 use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
-use crate::pipeline::{FlowCache, QueuedPacket};
+use crate::pipeline::{FlowCache, QueuedPacket, Translations};
 
 /// A flow on a list of flows.
 const LISTED: u64 = 80;
@@ -66,6 +66,7 @@ impl Footprint {
         let fairdrop =
             config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
         let known = FlowCache::memory(router.flow_cache);
+        let known = known + Translations::memory(config);
         let prefixes = |tree: &SubscriberTree| {
             tree.list.entries.iter().map(|entry| entry.prefixes.len() as u64).sum::<u64>()
         };

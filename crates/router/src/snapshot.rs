@@ -53,6 +53,9 @@ counters! {
         /// Requests for neighbours that the kernel refused; `None`: it refused none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state refused_neighbours: Option<RefusedNeighbours>;
+        /// Translated connections (NAT) whose host inside is known, at interfaces that are inline.
+        #[serde(default)]
+        state translations: u64, "connections";
         /// What went wrong while the kernel's tables were followed; `None`: nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state mirror_faults: Option<MirrorFaults>;
@@ -312,6 +315,12 @@ counters! {
         /// Frames of the cluster's exchange sent here, which no link knows of.
         #[serde(default)]
         count exchange_sent: u64, "frames";
+        /// Frames that leave by this port and have waited in the link of another one (`also`).
+        #[serde(default)]
+        count from_others: u64, "frames";
+        /// Frames that have waited in this port's link and leave by another one.
+        #[serde(default)]
+        count by_others: u64, "frames";
         /// Received packets handed to an outgoing link.
         count forwarded: u64, "packets";
         /// Received packets that were cut into fragments (they count in `forwarded` too).

@@ -453,6 +453,8 @@ fn concerns_host(event: &MirrorEvent) -> bool {
         | MirrorEvent::Rules(_)
         | MirrorEvent::NotFollowed(_)
         | MirrorEvent::RefusedNeighbours(_)
+        | MirrorEvent::Translation { .. }
+        | MirrorEvent::NoTranslations
         | MirrorEvent::Faults(_) => false,
     }
 }

@@ -98,3 +98,28 @@ fn a_change_of_attachment_is_told() {
     let told = diff(&routed, &inline);
     assert!(told.iter().any(|line| line.contains("attach")), "{told:?}");
 }
+
+#[test]
+fn own_traffic_comes_by_a_port_of_its_own_to_the_link_of_a_routed_one() {
+    let routed = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\nown_traffic = true\n";
+    let parsed = |rest: &str| RouterConfig::parse(&format!("{routed}{rest}"), "router.toml");
+    let config = parsed("[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n").unwrap();
+    let ports: Vec<_> =
+        config.ports.iter().map(|port| (port.name.as_str(), port.attach())).collect();
+    let (route, kernel) = (Attach::Route, Attach::RouteKernel);
+    assert_eq!(ports, [("wan", route), ("wan-own", kernel), ("lan", route)]);
+    // What comes in by the interface goes where its route says.
+    assert_eq!([0, 1, 2].map(|port| config.peer_of(port)), [None, Some(0), None]);
+    for text in [config.text(), config.short_text()] {
+        assert_eq!(RouterConfig::parse(&text, "again").unwrap(), config, "{text}");
+    }
+    for (rest, wanted) in [
+        ("optional = true\n", "router.toml:4: port.own_traffic: not together with `optional`"),
+        ("attach = \"inline\"\n", "router.toml:4: port.own_traffic: "),
+        ("[router]\nworkers = 2\n", "router.toml:6: router.workers: "),
+        ("[[port]]\nname = \"wan-own\"\ninterface = \"eth9\"\n", "router.toml:6: port.name: "),
+    ] {
+        let errors = parsed(rest).unwrap_err().to_string();
+        assert!(errors.contains(wanted), "{rest}: {errors}");
+    }
+}

@@ -33,8 +33,8 @@ fn unknown_keys_name_the_nearest() {
     says(&with_port("[routr]"), &["r.toml:4: routr: unknown key; did you mean `router`?"]);
     says(
         &with_port("[[link]]\nport = \"lan\"\nzzz = 1"),
-        &["r.toml:6: link.zzz: unknown key; valid keys: port, discipline, control, admission, \
-             rate, ring, dequeue_time, shaper"],
+        &["r.toml:6: link.zzz: unknown key; valid keys: port, also, discipline, control, \
+             admission, rate, ring, dequeue_time, shaper"],
     );
 }
 

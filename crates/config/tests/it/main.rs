@@ -5,6 +5,7 @@ mod attach;
 mod cluster;
 mod control;
 mod errors;
+mod group;
 mod membership;
 mod reference;
 mod router;

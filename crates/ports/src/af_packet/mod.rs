@@ -30,6 +30,7 @@ use evenkeel_core::{Nanos, Reason};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::PortError;
+use crate::inline::OURS;
 use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
@@ -60,6 +61,9 @@ pub struct AfPacketOptions {
     /// directions of a flow come by one of them, and fragments by their addresses. At most 256. The
     /// number tells two groups at one interface apart, of which each receives everything: 0 or 1.
     pub fanout: Option<u8>,
+    /// Mark what is sent, so that [`OwnTraffic`](crate::inline::OwnTraffic) at the same interface
+    /// lets it pass, and takes the mark off.
+    pub marked: bool,
     /// Receive and send super-frames, and frames that are longer than a slot.
     pub whole: bool,
 }
@@ -73,6 +77,7 @@ impl Default for AfPacketOptions {
             qdisc_bypass: false,
             send_buffer: 4 << 20,
             fanout: None,
+            marked: false,
             whole: false,
         }
     }
@@ -158,6 +163,10 @@ fn open_socket(
     if options.qdisc_bypass {
         set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
             .map_err(failed("bypassing the queueing discipline"))?;
+    }
+    if options.marked {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, &OURS)
+            .map_err(failed("marking what is sent"))?;
     }
     set_send_buffer(&socket, options.send_buffer).map_err(failed("setting the send buffer"))?;
     if options.promiscuous {

@@ -22,6 +22,7 @@
 mod bridge;
 mod fit;
 mod inbox;
+mod own;
 mod pair;
 mod port;
 mod program;
@@ -36,9 +37,11 @@ use crate::interface::Control;
 use crate::words::Words;
 
 pub use bridge::{Bridged, join};
+pub use own::OwnTraffic;
 use pair::Pair;
 pub use pair::PairNames;
 pub use port::{InlinePort, Side};
+pub(crate) use program::OURS;
 
 /// `BPF_F_BEFORE`: before the programs of others, which so see each packet once, after it has
 /// waited. Behind them, what they have seen would come by them again.

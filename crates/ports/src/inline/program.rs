@@ -20,9 +20,10 @@
 
 use crate::bpf::{Assembler, If, Label, Map, Reg, Width};
 use crate::heartbeat::{Heartbeat, KTIME_GET_COARSE_NS};
+use crate::wrap::HANDED_OVER;
 
 /// On packets that we have sent: they have been through the link.
-pub(super) const OURS: u32 = 0x656b_0001;
+pub(crate) const OURS: u32 = 0x656b_0001;
 /// On packets on their way from the interface's egress to us.
 pub(super) const REDIRECTED: u32 = 0x656b_0002;
 
@@ -72,6 +73,8 @@ pub(super) fn egress(state: &Map, heart: &Heartbeat, to: u32) -> Vec<u64> {
     let kernel = asm.label();
     asm.copy(FRAME, r1);
     unmark(&mut asm);
+    // A routed port gives it back to the kernel: by another program, before or behind this one.
+    asm.load(Width::B4, r2, FRAME, MARK).jump_if(r2, If::Equal, HANDED_OVER as i32, kernel);
     leave(&mut asm, heart, kernel);
     count(&mut asm, state, REDIRECTED_FRAMES);
     asm.set(r2, REDIRECTED as i32).store_register(Width::B4, FRAME, MARK, r2);

@@ -46,6 +46,7 @@ pub mod rules;
 mod schedule;
 mod socket;
 pub mod state;
+mod translations;
 
 use decode::Fact;
 pub use faults::MirrorFaults;
@@ -56,6 +57,7 @@ use schedule::{RuleReading, Schedule};
 use socket::{Dumped, Kernel};
 use state::{KernelCopy, Resync};
 pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
+use translations::Translations;
 
 /// Events in one message to the worker: bounds the time it spends on them between two bursts.
 const BATCH: usize = 256;
@@ -146,12 +148,13 @@ impl Mirror {
     /// # Errors
     /// The kernel refused a socket or a dump.
     pub fn start(interfaces: Vec<String>, ready: Notifier) -> io::Result<(Self, Vec<MirrorEvent>)> {
-        let (mirror, initial, _none) = Self::start_for(interfaces, ready, &[])?;
+        let (mirror, initial, _none) = Self::start_for(interfaces, ready, &[], false)?;
         Ok((mirror, initial))
     }
 
     /// As [`Mirror::start`], with further views that are told the same, each with a notifier of its
-    /// own from `others`. A view may be dropped at any time.
+    /// own from `others`. A view may be dropped at any time. `translations`: also which hosts are
+    /// behind translated connections, where the kernel can tell.
     ///
     /// # Errors
     /// As [`Mirror::start`].
@@ -159,14 +162,18 @@ impl Mirror {
         interfaces: Vec<String>,
         ready: Notifier,
         others: &[Notifier],
+        translations: bool,
     ) -> io::Result<(Self, Vec<MirrorEvent>, Vec<MirrorView>)> {
         let (mut follower, views) = Follower::new(Kernel::open()?, interfaces, ready, others)?;
+        follower.translated = translations;
+        follower.follow_translations()?;
         let mut initial = Vec::new();
         let started = sys::monotonic_now();
         follower.copy.replace(follower.kernel.dump()?, &mut initial);
         let rules = follower.kernel.dump_rules()?;
         follower.copy.replace_rules(rules, TableNames::of_system(), &mut initial);
         follower.read_all(&mut initial, false)?;
+        while follower.read_translations(&mut initial) {}
         follower.schedule.has_read(started, sys::monotonic_now());
         let (mirror, others) = follower.spawn(views)?;
         Ok((mirror, initial, others))
@@ -218,6 +225,9 @@ impl Drop for Mirror {
 /// The thread.
 struct Follower {
     kernel: Kernel,
+    /// Whether translated connections are to be followed, and what follows them.
+    translated: bool,
+    translations: Option<Translations>,
     copy: KernelCopy,
     poller: Poller,
     requests: Receiver<NeighbourRequest>,
@@ -253,6 +263,8 @@ impl Follower {
         let follower = Self {
             poller: watching(&kernel, &wake)?,
             kernel,
+            translated: false,
+            translations: None,
             copy: KernelCopy::new(interfaces),
             requests,
             subscribers,
@@ -307,6 +319,7 @@ impl Follower {
             let _ = self.wake.take();
             self.serve(changes);
             self.read(&mut facts, changes)?;
+            self.read_translations(changes);
             if !self.tell(changes) {
                 return Ok(());
             }
@@ -330,12 +343,38 @@ impl Follower {
         if let Ok((kernel, poller)) = sockets {
             self.faults.undecodable += self.kernel.undecodable;
             (self.kernel, self.poller) = (kernel, poller);
+            self.translations = None;
+            let _ = self.follow_translations();
             self.schedule = Schedule::new(sys::monotonic_now());
             self.schedule.want(sys::monotonic_now(), Resync::Now);
         }
         // Also where a new one was had: it may fail as the last one did.
         std::thread::sleep(PAUSE);
         opened
+    }
+
+    /// Follows translated connections, where it is to and the kernel tells them.
+    ///
+    /// # Errors
+    /// The poller failed.
+    fn follow_translations(&mut self) -> io::Result<()> {
+        if self.translated
+            && let Ok(translations) = Translations::open()
+        {
+            self.poller.add(translations.fd(), 2)?;
+            self.translations = Some(translations);
+        }
+        Ok(())
+    }
+
+    /// True: there may be more. Should the socket fail, another is opened with what it missed.
+    fn read_translations(&mut self, changes: &mut Vec<MirrorEvent>) -> bool {
+        let Some(translations) = &mut self.translations else { return false };
+        translations.read(changes).unwrap_or_else(|_failed| {
+            self.translations = None;
+            let _ = self.follow_translations();
+            false
+        })
     }
 
     /// Passes on what the workers ask of the kernel, and tells them what it refuses.

@@ -7,9 +7,10 @@
 //! Routes are many: they are compared while they are read.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use evenkeel_core::FlowKey;
 use evenkeel_net::policy::{DEFAULT_TABLE, TableId};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
@@ -109,6 +110,15 @@ pub enum MirrorEvent {
     /// The kernel has refused requests for neighbours: how many in all since the mirror was
     /// started.
     RefusedNeighbours(RefusedNeighbours),
+    /// The host behind a translated connection (NAT); `None`: the connection is gone.
+    Translation {
+        /// The connection as its packets come in at the outer interface.
+        flow: FlowKey,
+        /// Its host.
+        inside: Option<Ipv4Addr>,
+    },
+    /// Translated connections are told anew, all of them: some were missed.
+    NoTranslations,
     /// Something went wrong with following: all of it since the mirror was started.
     Faults(MirrorFaults),
 }

@@ -89,7 +89,7 @@ impl Pipeline {
         }
         let slot = &mut self.ports[to];
         let wire_len = wire_len_of(slot.link.framing(), &queued.frame).0 as u32;
-        let queued = QueuedPacket { wire_len, ..queued };
+        let queued = QueuedPacket { wire_len, port: PortIndex(to as u16), ..queued };
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
         let _ = self.enter(to, queued, at);

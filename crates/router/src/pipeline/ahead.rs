@@ -113,17 +113,16 @@ impl Pipeline {
         fetches
     }
 
-    /// The port that a packet leaves by: the one that its own is joined with, or the one that its
-    /// route leads to, where one does.
+    /// The port with the link that a packet leaves by: of the port that its own is joined with, or
+    /// that its route leads to, where one does.
     #[inline]
     fn port_after(&self, packet: &UnroutedPacket, meta: &PacketMeta) -> Option<&PortSlot> {
-        if let Some(peer) = self.ports[packet.port.index()].peer {
-            return self.ports.get(peer);
-        }
-        match meta.route {
-            Some(Some(Decision::Forward { port, .. })) => self.ports.get(port.index()),
+        let port = match (self.ports[packet.port.index()].peer, meta.route) {
+            (Some(peer), _) => self.ports.get(peer),
+            (None, Some(Some(Decision::Forward { port, .. }))) => self.ports.get(port.index()),
             _ => None,
-        }
+        };
+        port.map(|slot| &self.ports[slot.link_at])
     }
 
     /// Parses, hashes and classifies a frame.

@@ -221,6 +221,10 @@ impl Pipeline {
         if !self.settings.class_names.iter().eq(config.classes.iter().map(|class| &class.name)) {
             return restart("the classes (their rules can)", built);
         }
+        let shared = (0..self.ports.len()).map(|at| self.ports[at].link_at);
+        if !shared.eq((0..config.ports.len()).map(|at| config.link_of(at))) {
+            return restart("which ports share a link (`also`)", built);
+        }
         if self.admissions.section.lists != config.flows.lists {
             return restart("the global list of [flows]", built);
         }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use evenkeel_core::link::{Link, LinkSink};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::{Nanos, Reason};
+use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
 
 use super::counters::ByReason;
@@ -24,7 +25,10 @@ pub(super) const TX_QUEUE: usize = 1024;
 /// Takes what leaves a link.
 pub(super) struct Egress<'a> {
     pub(super) pool: &'a mut FramePool,
+    /// The port whose link it is.
+    pub(super) port: PortIndex,
     pub(super) tx: &'a mut VecDeque<Frame>,
+    pub(super) crossing: &'a mut Vec<(PortIndex, Frame)>,
     pub(super) room: usize,
     pub(super) tx_dropped: &'a mut ByReason,
     pub(super) losses: &'a mut Losses,
@@ -44,7 +48,9 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         if packet.marked {
             self.losses.marked(at, packet.flow_hash);
         }
-        if self.tx.len() < TX_QUEUE {
+        if packet.port != self.port {
+            self.crossing.push((packet.port, packet.leave(self.pool)));
+        } else if self.tx.len() < TX_QUEUE {
             self.tx.push_back(packet.leave(self.pool));
         } else {
             self.tx_dropped[Reason::PortRefused.index()] += 1;

@@ -235,14 +235,14 @@ impl Pipeline {
         }
         let &PacketMeta { flow_hash, class, .. } = meta;
         if let (Some(FairDropPass(ticket)), Some(fairdrop)) = (pass, &mut self.fairdrop) {
-            let framing = self.ports[port.index()].link.framing();
+            let link = self.ports[port.index()].link_at;
+            let framing = self.ports[link].link.framing();
             let wire = match packet.frame.segments() {
                 1 => wire_len(framing, usize::from(meta.l3) + ip_len as usize),
                 _ => wire_len_of(framing, &packet.frame),
             };
             let processing = processing_class(service);
-            let judged =
-                fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing);
+            let judged = fairdrop.judge_link(link, flow_hash, class, wire, ticket, processing);
             if let Err(reason) = judged {
                 return self.drop(packet, reason);
             }

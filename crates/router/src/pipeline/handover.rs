@@ -47,6 +47,8 @@ use crate::snapshot::{LinkSnapshot, RemovedSnapshot};
 struct Translator<'a> {
     /// By class of the old one.
     classes: &'a [Class],
+    /// By port of the old one.
+    ports: &'a [Option<usize>],
     /// Where frames are copied from; `None`: they stay where they are.
     from: Option<&'a FramePool>,
     to: &'a mut FramePool,
@@ -68,6 +70,10 @@ impl Translate<QueuedPacket> for Translator<'_> {
 
     fn packet(&mut self, mut packet: QueuedPacket) -> Result<QueuedPacket, (QueuedPacket, Reason)> {
         packet.class = self.class(packet.class);
+        match self.ports.get(packet.port.index()) {
+            Some(Some(at)) => packet.port = PortIndex(*at as u16),
+            _ => return Err((packet, Reason::LinkDown)),
+        }
         match self.frame(packet.frame) {
             Ok(frame) => Ok(QueuedPacket { frame, ..packet }),
             Err(frame) => Err((QueuedPacket { frame, ..packet }, Reason::NoBuffer)),
@@ -104,6 +110,8 @@ struct Inherited {
     copied_from: Option<FramePool>,
     /// By class of the old pipeline.
     classes: Vec<Class>,
+    /// By port of the old pipeline.
+    ports: Vec<Option<usize>>,
     /// Whether links can go on as they are.
     same_links: bool,
 }
@@ -139,6 +147,7 @@ impl Pipeline {
     /// the other.
     pub fn take_over(&mut self, now: Nanos, mut old: Self, buffers: Buffers) {
         let kept = buffers == Buffers::Kept;
+        old.finish_shared(now);
         self.flow_cache.begin_epoch();
         let old_pool = std::mem::replace(&mut old.pool, FramePool::new(0));
         let copied_from = if kept {
@@ -148,18 +157,22 @@ impl Pipeline {
             Some(old_pool)
         };
         let names = &old.settings.class_names;
+        let ports: Vec<_> = old.ports.iter().map(|slot| self.same_port(slot)).collect();
+        // Packets know their port by its number.
+        let same_numbers = ports.iter().enumerate().all(|(at, new)| *new == Some(at));
         let mut inherited = Inherited {
             copied_from,
             classes: names.iter().map(|name| self.class_called(name)).collect(),
+            ports: ports.clone(),
             same_links: kept
+                && (same_numbers || old.shared_links.is_empty())
                 && self.settings.class_names == *names
                 && self.settings.shares.is_none()
                 && old.settings.shares.is_none(),
         };
-        let new_ports: Vec<Option<usize>> =
-            old.ports.iter().map(|slot| self.same_port(slot)).collect();
-        let waiting = old
-            .drain_waiting(&new_ports, inherited.copied_from.is_none().then_some(&mut self.pool));
+        self.inherit_shared(&old.shared_links, &ports);
+        let waiting =
+            old.drain_waiting(&ports, inherited.copied_from.is_none().then_some(&mut self.pool));
 
         self.started = self.started.min(old.started);
         self.agenda.take_over(&old.agenda);
@@ -173,7 +186,7 @@ impl Pipeline {
         if let Some(removed) = old.removed {
             self.removed.get_or_insert_default().add(&removed);
         }
-        let ports = old.ports.into_iter().zip(old.settings.links).zip(new_ports);
+        let ports = old.ports.into_iter().zip(old.settings.links).zip(ports);
         for ((slot, config), new_port) in ports {
             match new_port {
                 Some(at) => self.take_over_port(now, at, slot, config, &mut inherited),
@@ -250,55 +263,57 @@ impl Pipeline {
     }
 
     /// Takes over a link by what it holds.
-    fn take_over_link(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        mut slot: PortSlot,
-        inherited: &mut Inherited,
-    ) {
+    fn take_over_link(&mut self, now: Nanos, at: usize, slot: PortSlot, inherited: &mut Inherited) {
         let new = &mut self.ports[at];
-        let before = slot.count.tx_dropped;
-        let (tx, tx_dropped) = (&mut slot.tx, &mut slot.count.tx_dropped);
+        let PortSlot { index, link, mut tx, mut crossing, room, count, admission, mut losses, .. } =
+            slot;
+        let (before, mut tx_dropped) = (count.tx_dropped, count.tx_dropped);
         let pool = inherited.copied_from.as_mut().unwrap_or(&mut self.pool);
-        let handover = slot.link.hand_over(
+        // What it had for other ports has crossed over already.
+        let handover = link.hand_over(
             now,
             &mut Egress {
                 pool,
-                tx,
-                room: slot.room,
-                tx_dropped,
-                losses: &mut slot.losses,
+                port: index,
+                tx: &mut tx,
+                crossing: &mut crossing,
+                room,
+                tx_dropped: &mut tx_dropped,
+                losses: &mut losses,
                 line: None,
             },
         );
         for (new, (after, before)) in
-            new.count.tx_dropped.iter_mut().zip(slot.count.tx_dropped.iter().zip(before))
+            new.count.tx_dropped.iter_mut().zip(tx_dropped.iter().zip(before))
         {
             *new += after - before;
         }
         let mut translator = Translator {
             classes: &inherited.classes,
+            ports: &inherited.ports,
             from: inherited.copied_from.as_ref(),
             to: &mut self.pool,
         };
         let mut leaving = HandoverSink::default();
         new.link.take_over(now, handover, &mut translator, &mut leaving);
-        for frame in slot.tx.drain(..) {
+        for frame in tx.drain(..) {
             match translator.frame(frame) {
                 Ok(frame) => new.tx.push_back(frame),
                 Err(_gone) => new.count.tx_dropped[Reason::NoBuffer.index()] += 1,
             }
         }
         for packet in leaving.sent {
-            new.tx.push_back(packet.leave(&mut self.pool));
+            match packet.port {
+                own if own == new.index => new.tx.push_back(packet.leave(&mut self.pool)),
+                other => new.crossing.push((other, packet.leave(&mut self.pool))),
+            }
         }
         for frame in leaving.dropped {
             if self.pool.owns(&frame) {
                 self.pool.release(frame);
             }
         }
-        self.take_over_admission(now, at, slot.admission);
+        self.take_over_admission(now, at, admission);
     }
 
     /// Routes a packet that waited for a neighbour in the old pipeline.
@@ -312,7 +327,8 @@ impl Pipeline {
         let UnroutedPacket { frame, arrival, order, port: _, originated } = packet;
         let port = PortIndex(at as u16);
         let from = inherited.copied_from.as_ref();
-        let mut translator = Translator { classes: &inherited.classes, from, to: &mut self.pool };
+        let Inherited { classes, ports, .. } = inherited;
+        let mut translator = Translator { classes, ports, from, to: &mut self.pool };
         match translator.frame(frame) {
             Ok(frame) => {
                 self.route(UnroutedPacket { frame, arrival, order, port, originated }, now);
@@ -368,8 +384,7 @@ impl Pipeline {
             self.pool.release(frame);
         }
         if !slot.up {
-            let (link, mut egress) = self.outgoing(at);
-            link.drain(now, Reason::LinkDown, &mut egress);
+            self.drain_unless_used(now, at);
             self.ports[at].discard_sent(&mut self.pool, Reason::LinkDown);
         }
     }

@@ -7,7 +7,7 @@
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::schedule::tree::UNKNOWN;
-use evenkeel_net::{frame, rewrite};
+use evenkeel_net::{PortIndex, frame, rewrite};
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
@@ -63,9 +63,10 @@ impl Pipeline {
                 Err(reason) => return self.drop(packet, reason),
             };
             self.meter.stage(Stage::Judge);
-            let framing = self.ports[usize::from(way.port)].link.framing();
+            let link = self.ports[usize::from(way.port)].link_at;
+            let framing = self.ports[link].link.framing();
             let (wire, plain) = (wire_len(framing, frame_len(probe)), processing_class(None));
-            let judged = fairdrop.judge_link(way.port.into(), hash, class, wire, ticket, plain);
+            let judged = fairdrop.judge_link(link, hash, class, wire, ticket, plain);
             if let Err(reason) = judged {
                 return self.drop(packet, reason);
             }
@@ -85,8 +86,8 @@ impl Pipeline {
 
     #[inline]
     fn enqueue_known(&mut self, packet: UnroutedPacket, probe: &Probe, known: &Known) {
-        let port = usize::from(known.way.port);
-        let framing = self.ports[port].link.framing();
+        let link = self.ports[usize::from(known.way.port)].link_at;
+        let framing = self.ports[link].link.framing();
         let queued = QueuedPacket {
             frame: packet.frame,
             flow: probe.flow.packed(),
@@ -96,12 +97,13 @@ impl Pipeline {
             wire_len: framing.of(probe.ip_len.into()).0 as u32,
             subscriber: UNKNOWN,
             class: known.class,
+            port: PortIndex(known.way.port),
             ecn: probe.ecn,
             marked: false,
             originated: false,
         };
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
-        self.enqueue_at(port, queued, pin, packet.arrival);
+        self.enqueue_at(link, queued, pin, packet.arrival);
     }
 }
 

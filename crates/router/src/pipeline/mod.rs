@@ -27,7 +27,9 @@
 //! - over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets` of all classes of all
 //!   links;
 //! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
-//! - per port: `Σ sent_packets + exchange_sent = tx_packets + tx_waiting + Σ tx_dropped`.
+//! - per port: `Σ sent_packets + exchange_sent + from_others = tx_packets + tx_waiting + Σ
+//!   tx_dropped + by_others`, of which the third and the last are zero but where ports share a
+//!   link ([`group`](self)).
 //!
 //! **FairDrop** ([`fairdrop`](self), in brackets above) judges received packets only, once each,
 //! and before they cost anything: what it refuses is in `dropped` of the port as `fairdrop_cpu` or
@@ -57,6 +59,7 @@ mod explain;
 mod fairdrop;
 mod flow_cache;
 mod forward;
+mod group;
 mod handover;
 mod known;
 mod line;
@@ -79,6 +82,7 @@ mod sharing;
 mod subscribers;
 mod tables;
 mod through;
+mod translations;
 mod views;
 mod whole;
 
@@ -124,6 +128,7 @@ use routing::Routing;
 use service::Services;
 pub use sharing::WorkerShares;
 pub(crate) use subscribers::Directories;
+pub(crate) use translations::{Translations, wanted as follows_translations};
 
 /// ICMP answers that may go at once; then the configured rate.
 const ANSWER_BURST: u32 = 10;
@@ -190,12 +195,15 @@ pub struct Pipeline {
     started: Nanos,
     pool: FramePool,
     ports: Vec<PortSlot>,
+    /// The ports whose links others use, too.
+    shared_links: Vec<usize>,
     agenda: Agenda,
     receiver: Receiver,
     classifier: Classifier,
     routing: Routing,
     neighbours: Neighbours,
     addresses: Addresses,
+    translations: Translations,
     services: Services,
     admissions: Admissions,
     fairdrop: Option<FairDrop>,
@@ -247,6 +255,8 @@ impl Settings {
             shares.map_or(icmp_per_second, |shares| shares.part_of(icmp_per_second));
         let burst = ANSWER_BURST.min(icmp_per_second);
         Ok(PortSlot {
+            index: PortIndex(at as u16),
+            link_at: at,
             peer: None,
             attach: port.attach(),
             name: port.name.clone(),
@@ -264,6 +274,7 @@ impl Settings {
             line: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
+            crossing: Vec::new(),
             reverse_path: ReversePath::Off,
             elsewhere: VecDeque::new(),
             hands_over: false,
@@ -317,6 +328,7 @@ impl Pipeline {
             let mut slot = settings.port(at, port, section.icmp_per_second)?;
             slot.start_control(now, link);
             slot.peer = config.peer_of(at);
+            slot.link_at = config.link_of(at);
             ports.push(slot);
         }
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
@@ -324,12 +336,14 @@ impl Pipeline {
         let pool = FramePool::with_buffer_size(section.buffers as usize, buffer_size);
         let mut pipeline = Self {
             started: now,
+            shared_links: group::shared(&ports),
             agenda: Agenda::new(ports.len(), now),
             receiver: Receiver::new(ports.len()),
             classifier: Classifier::new(config.class_map(), seed),
             routing: Routing::default(),
             neighbours: Neighbours::new(wait, seed, now, BURST)?,
             addresses: Addresses::default(),
+            translations: Translations::new(config, seed)?,
             services: Services::new(config, 0..u64::MAX)?,
             admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
@@ -406,6 +420,17 @@ impl Pipeline {
     }
 
     fn find(&self, link: &str) -> Result<usize, CommandError> {
+        let at = self.find_port(link)?;
+        match self.ports[at].link_at {
+            own if own == at => Ok(at),
+            other => Err(CommandError::LinkOfOther {
+                port: link.to_owned(),
+                link: self.ports[other].name.clone(),
+            }),
+        }
+    }
+
+    fn find_port(&self, link: &str) -> Result<usize, CommandError> {
         self.ports.iter().position(|slot| slot.name == link).ok_or_else(|| {
             CommandError::NoSuchLink {
                 name: link.to_owned(),

@@ -47,6 +47,8 @@ pub struct QueuedPacket {
     /// Whose it is, on a link with a tree of subscribers.
     pub(super) subscriber: u32,
     pub(super) class: Class,
+    /// The port it leaves by.
+    pub(super) port: PortIndex,
     /// It was made here.
     pub(super) originated: bool,
     pub(super) ecn: Ecn,

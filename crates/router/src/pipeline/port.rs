@@ -6,8 +6,8 @@ use evenkeel_config::Attach;
 use evenkeel_core::admit::Admission;
 use evenkeel_core::control::Controller;
 use evenkeel_core::{Nanos, Reason};
-use evenkeel_net::MacAddr;
 use evenkeel_net::icmp::RateLimiter;
+use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::bypass::ReversePath;
 use evenkeel_ports::{Frame, FramePool, PortCounters};
 
@@ -37,6 +37,9 @@ impl From<MirroredLink> for LinkState {
 
 /// A port, its outgoing link, and what decides about that.
 pub(super) struct PortSlot {
+    pub(super) index: PortIndex,
+    /// The port in whose link its packets wait: mostly itself, see [`super::group`].
+    pub(super) link_at: usize,
     /// The port that it is joined with: what comes in by one leaves by the other.
     pub(super) peer: Option<usize>,
     pub(super) attach: Attach,
@@ -61,6 +64,8 @@ pub(super) struct PortSlot {
     /// Who may enter the link.
     pub(super) admission: Option<Box<Admission>>,
     pub(super) tx: VecDeque<Frame>,
+    /// What has left the link and leaves by other ports, until the end of the round.
+    pub(super) crossing: Vec<(PortIndex, Frame)>,
     /// How sources are checked.
     pub(super) reverse_path: ReversePath,
     /// What the kernel is to forward, until the end of the round.
@@ -87,7 +92,9 @@ impl PortSlot {
     ) -> (&'a mut OutgoingLink, Egress<'a>) {
         let egress = Egress {
             pool,
+            port: self.index,
             tx: &mut self.tx,
+            crossing: &mut self.crossing,
             room: self.room,
             tx_dropped: &mut self.count.tx_dropped,
             losses: &mut self.losses,

@@ -5,7 +5,7 @@ use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::Headers;
-use evenkeel_net::{checksum, rewrite};
+use evenkeel_net::{PortIndex, checksum, rewrite};
 use evenkeel_ports::Frame;
 
 use super::Pipeline;
@@ -103,7 +103,7 @@ impl Pipeline {
         hop: &ResolvedHop<'_>,
         at: Nanos,
     ) {
-        let wire_len = wire_len_of(self.ports[hop.port].link.framing(), &frame).0 as u32;
+        let wire_len = wire_len_of(self.link_to(hop.port).framing(), &frame).0 as u32;
         let queued = QueuedPacket {
             ecn: rewrite::ecn(self.pool.bytes(&frame)),
             marked: false,
@@ -115,12 +115,13 @@ impl Pipeline {
             wire_len,
             subscriber: UNKNOWN,
             class: hop.class,
+            port: PortIndex(hop.port as u16),
             originated: hop.originated,
         };
         if let Some(link) = hop.cluster {
             return self.queue_for_cluster(link, queued);
         }
-        self.enqueue_at(hop.port, queued, hop.pin, at);
+        self.enqueue_at(self.ports[hop.port].link_at, queued, hop.pin, at);
     }
 
     /// Hands a packet that arrived at `at` to the link of a port.

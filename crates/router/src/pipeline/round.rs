@@ -1,7 +1,7 @@
 //! One round: what the ports have received goes as far as it can, and what has left the links goes
 //! out.
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::{Port, RxWaiting};
 
 use super::agenda::Progress;
@@ -179,6 +179,10 @@ impl Pipeline {
         agenda.advance(now, |at| {
             let (slot, port) = (&mut slots[at], &mut ports[at]);
             let mut due = slot.advance(now, pool);
+            if !slot.up {
+                // Its link goes on for others.
+                slot.discard_sent(pool, Reason::LinkDown);
+            }
             let sends = !slot.tx.is_empty();
             if sends {
                 sent += port.tx_burst(pool, &mut slot.tx);
@@ -193,7 +197,7 @@ impl Pipeline {
         });
         round.blocked = blocked;
         round.sent += sent;
-        sent > 0 && kept_back
+        self.cross() || sent > 0 && kept_back
     }
 
     /// The ports that frames were given to in the last round, in their order; one that had to be

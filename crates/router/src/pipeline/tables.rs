@@ -31,8 +31,7 @@ impl Pipeline {
         let ports_up = self.ports.iter().filter(|slot| slot.up);
         self.addresses.set_ports(ports_up.map(|slot| slot.mac.bits()));
         if goes_down {
-            let (link, mut egress) = self.outgoing(port.index());
-            link.drain(now, Reason::LinkDown, &mut egress);
+            self.drain_unless_used(now, self.ports[port.index()].link_at);
             self.ports[port.index()].discard_sent(&mut self.pool, Reason::LinkDown);
         }
         if changes {
@@ -47,8 +46,18 @@ impl Pipeline {
 
     /// Applies an event of the mirror.
     pub fn apply(&mut self, now: Nanos, event: MirrorEvent) {
-        self.flow_cache.begin_epoch();
+        // Ways do not depend on who is behind a translation.
+        let translates =
+            matches!(event, MirrorEvent::Translation { .. } | MirrorEvent::NoTranslations);
+        if !translates {
+            self.flow_cache.begin_epoch();
+        }
         match event {
+            MirrorEvent::Translation { flow, inside } => {
+                let Self { translations, classifier, .. } = self;
+                translations.learn(&flow, inside, |flow| classifier.hash(flow));
+            }
+            MirrorEvent::NoTranslations => self.translations.forget(),
             MirrorEvent::Link { port, link } => {
                 self.set_link(now, port, link.map(LinkState::from));
             }

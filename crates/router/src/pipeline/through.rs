@@ -2,14 +2,14 @@
 //!
 //! So an interface is attached inline, between the kernel and its wire: who routes, translates and
 //! answers is the kernel. Here a packet gets a class, and a place in the queue of the link it
-//! leaves by.
+//! leaves by. So, too, leaves by a routed port what the kernel sends there itself.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{Class, FlowKey, Nanos, Reason};
-use evenkeel_net::MacAddr;
+use evenkeel_net::{MacAddr, checksum};
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
@@ -33,7 +33,7 @@ impl Pipeline {
     /// Hands a packet to the link of the port that its own is joined with.
     pub(super) fn pass_through(
         &mut self,
-        packet: UnroutedPacket,
+        mut packet: UnroutedPacket,
         parsed: &Parsed,
         to: usize,
         at: Nanos,
@@ -41,7 +41,15 @@ impl Pipeline {
         if !self.ports[to].up {
             return self.drop(packet, Reason::LinkDown);
         }
-        let framing = self.ports[to].link.framing();
+        if packet.frame.partial_checksum() && !self.ports[to].takes_whole {
+            // Whoever receives it could not know.
+            if let Some(headers) = self.headers(&packet) {
+                let _ = checksum::complete_l4(self.pool.bytes_mut(&packet.frame), &headers);
+            }
+            packet.frame.set_partial_checksum(false);
+        }
+        let link = self.ports[to].link_at;
+        let framing = self.ports[link].link.framing();
         let (length, wire) = (packet.frame.len(), wire_len_of(framing, &packet.frame));
         let nameless = PackedFlow::new(&NAMELESS);
         let below;
@@ -53,10 +61,18 @@ impl Pipeline {
             }
             Parsed::Known(_) | Parsed::Invalid(_) => None,
         };
+        let inner;
         let (flow, flow_hash, class, ip_len, ttl) = match meta {
             Some(meta) => {
                 let ip_len = ip_len_of(&packet.frame, meta);
-                (&meta.flow, meta.flow_hash, meta.class, ip_len, meta.ttl)
+                let (flow, hash) = match self.translations.inner(meta.flow_hash, &meta.flow) {
+                    Some(flow) => {
+                        inner = PackedFlow::new(&flow);
+                        (&inner, self.classifier.hash(&flow))
+                    }
+                    None => (&meta.flow, meta.flow_hash),
+                };
+                (flow, hash, meta.class, ip_len, meta.ttl)
             }
             None => {
                 let ip_len = length.saturating_sub(ETHERNET_HEADER as usize) as u32;
@@ -67,7 +83,7 @@ impl Pipeline {
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
             let processing = processing_class(self.services.of(class));
             let judged = fairdrop.judge_cpu(flow_hash, class).and_then(|ticket| {
-                fairdrop.judge_link(to, flow_hash, class, wire, ticket, processing)
+                fairdrop.judge_link(link, flow_hash, class, wire, ticket, processing)
             });
             if let Err(reason) = judged {
                 return self.drop(packet, reason);
@@ -86,7 +102,8 @@ impl Pipeline {
             class,
             pin: Pin { next_hop: 0, ttl },
             cluster: None,
-            originated: false,
+            // Only the kernel's own leaves by a port that is routed otherwise.
+            originated: self.ports[to].peer.is_none(),
         };
         self.enqueue(packet.frame, packet.arrival, ip_len, &hop, at);
     }

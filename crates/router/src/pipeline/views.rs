@@ -28,6 +28,7 @@ impl Pipeline {
             routes: self.routing.tables.len() as u64,
             neighbours: self.neighbours.len() as u64,
             refused_neighbours: self.routing.refused_neighbours(),
+            translations: self.translations.len(),
             mirror_faults: self.routing.mirror_faults(),
             routing: self.routing.view(),
             buffers: BufferSnapshot {

@@ -55,7 +55,7 @@ impl Pipeline {
     /// How many bytes of the wire a super-frame may take that is to leave by port `to` whole: what
     /// the slowest rate on its way sends in `split_above`.
     fn longest_whole(&self, to: usize) -> usize {
-        let wanted = &self.settings.links[to];
+        let wanted = &self.settings.links[self.ports[to].link_at];
         if !BY_BYTES.contains(&wanted.discipline.name()) {
             return 0;
         }

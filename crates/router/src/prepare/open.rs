@@ -47,7 +47,8 @@ impl WorkerBuilder<'_> {
                 report(warning);
             }
             let Worker { local, beater, .. } = &self.worker;
-            guard = Hold::of(&*opened, attach, interface, local, beater.heart()).map_err(error)?;
+            let how = (attach, port.own_traffic);
+            guard = Hold::of(&*opened, how, interface, local, beater.heart()).map_err(error)?;
             if transition.is_some() {
                 // It can be guarded. Until this worker receives, the kernel forwards.
                 guard = None;
@@ -63,6 +64,7 @@ impl WorkerBuilder<'_> {
         self.attachments[at] = Some(Attachment {
             name: port.name.clone(),
             attach: port.attach(),
+            own_traffic: port.own_traffic,
             interface: port.interface,
             claim: self.claims[at].take(),
             watched: false,
@@ -104,7 +106,8 @@ impl WorkerBuilder<'_> {
         // need be doubles the memory that frames pass through.
         let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
         let fanout = self.xdp_parts[at].is_some().then(|| self.fanout_groups[at]);
-        AfPacketOptions { max_frame, fanout, whole: true, ..AfPacketOptions::default() }
+        let marked = self.worker.config.ports[at].own_traffic;
+        AfPacketOptions { max_frame, fanout, marked, whole: true, ..AfPacketOptions::default() }
     }
 
     /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
@@ -112,7 +115,7 @@ impl WorkerBuilder<'_> {
         let side = match port.attach() {
             Attach::Route => None,
             Attach::InlineWire => Some(Side::Wire),
-            Attach::InlineKernel => Some(Side::Kernel),
+            Attach::InlineKernel | Attach::RouteKernel => Some(Side::Kernel),
             Attach::Bridge => Some(Side::Bridge),
         };
         if let Some(side) = side {

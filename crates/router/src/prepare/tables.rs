@@ -8,6 +8,7 @@ use evenkeel_ports::sys::Notifier;
 use super::{Follower, MirrorFeed, denied, system};
 use crate::error::StartError;
 use crate::mirror::{Mirror, MirrorEvent, MirrorView};
+use crate::pipeline::follows_translations;
 use crate::worker::MirrorAccess;
 
 /// The mirror of the leader, or a follower's view of it.
@@ -26,10 +27,11 @@ impl MirrorStart {
         let ready = Notifier::new().map_err(system("making a notifier"))?;
         let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
         let notifiers: Vec<_> = followers.iter().map(|(ready, _)| ready.clone()).collect();
-        let (mirror, initial, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
-            .map_err(|source| {
-                denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source)
-            })?;
+        let translations = follows_translations(config);
+        let (mirror, initial, views) =
+            Mirror::start_for(interfaces, ready.clone(), &notifiers, translations).map_err(
+                |source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source),
+            )?;
         let followers = followers.into_iter().zip(views).collect();
         Ok(Self { access: MirrorAccess::Leader(mirror), ready, initial, followers })
     }

@@ -91,10 +91,10 @@ impl WorkerBuilder<'_> {
         let worker = &mut self.worker;
         if transition == PortTransition::New && worker.mirror.leads() {
             let attachment = &mut worker.attachments[at];
-            let Attachment { attach, interface, .. } = &*attachment;
+            let Attachment { attach, own_traffic, interface, .. } = &*attachment;
             match Hold::of(
                 &*worker.ports[at],
-                *attach,
+                (*attach, *own_traffic),
                 interface,
                 &worker.local,
                 worker.beater.heart(),

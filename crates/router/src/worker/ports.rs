@@ -144,15 +144,16 @@ impl Worker {
             attachment.offloads = None;
             attachment.in_use = false;
             if self.mirror.leads() {
-                let Attachment { attach, interface, .. } = attachment;
+                let Attachment { attach, own_traffic, interface, .. } = attachment;
                 let port = &*self.ports[at];
                 let offloads = offloads_of(port, *attach, interface, &self.runtime_dir)?;
                 let warning = offloads.as_ref().and_then(Offloads::warning);
                 if let (Some(report), Some(warning)) = (self.report, warning) {
                     report(warning);
                 }
+                let how = (*attach, *own_traffic);
                 attachment.guard =
-                    Hold::of(port, *attach, interface, &self.local, self.beater.heart())?;
+                    Hold::of(port, how, interface, &self.local, self.beater.heart())?;
                 attachment.offloads = offloads;
                 settle(&self.config, at)?;
             }

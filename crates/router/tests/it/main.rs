@@ -8,6 +8,7 @@ mod control;
 mod corpus;
 mod counters;
 mod fairdrop;
+mod group;
 mod handover;
 mod known_flows;
 mod line;

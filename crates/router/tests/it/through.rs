@@ -2,8 +2,10 @@
 //! unchanged, through its link.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{FlowKey, Nanos};
+use evenkeel_router::mirror::MirrorEvent;
 
 use crate::common::{Bed, Udp, host_mac, router_mac, udp, v4};
 
@@ -113,4 +115,81 @@ fn flows_share_the_link_also_inside_sessions_and_behind_tags() {
         assert!(hog < other * 3 / 2, "{hog} to {other}");
         bed.snapshot();
     }
+}
+
+/// A packet as it is at the outer side of a gateway, of the connection that has this port there.
+fn translated(port: u16) -> Vec<u8> {
+    udp(
+        (host_mac(1), host_mac(0)),
+        v4(7, 1),
+        v4(9, 2),
+        Udp { port, payload: 962, ..Udp::default() },
+    )
+}
+
+/// Of each host, how many of its packets leave in a second: one has 16 connections, the other one.
+fn by_host(bed: &mut Bed) -> [usize; 2] {
+    let mut left = [0, 0];
+    for tick in 0..2_000_u16 {
+        bed.inject(1, &translated(5_000 + tick % 16));
+        bed.inject(1, &translated(6_000));
+        bed.pass(Nanos::from_micros(500));
+        for frame in bed.received(0) {
+            assert!(frame == translated(6_000) || frame[34..36] < 6_000_u16.to_be_bytes()[..]);
+            left[usize::from(frame == translated(6_000))] += 1;
+        }
+    }
+    bed.snapshot();
+    left
+}
+
+#[test]
+fn hosts_behind_a_translation_are_told_apart_where_the_kernel_says_who_they_are() {
+    let mut bed = bed("[[link]]\nport = \"p0\"\nrate = \"10Mbit/s\"\n");
+    let [many, one] = by_host(&mut bed);
+    assert!(one * 8 < many, "the gateway is one host, each flow has a part: {many} {one}");
+    let mut tell = |there: bool| {
+        for port in (5_000..5_016).chain([6_000]) {
+            let flow = FlowKey {
+                source: v4(9, 2),
+                destination: v4(7, 1),
+                protocol: 17,
+                source_port: port,
+                destination_port: port,
+                flow_label: 0,
+            };
+            let host = Ipv4Addr::new(192, 168, 1, (port / 1_000) as u8);
+            let inside = there.then_some(host);
+            bed.pipeline.apply(bed.now, MirrorEvent::Translation { flow, inside });
+        }
+        (bed.pipeline.snapshot(bed.now, &mut bed.ports).translations, by_host(&mut bed))
+    };
+    let (known, [many, one]) = tell(true);
+    assert_eq!(known, 17);
+    assert!(one * 10 > many * 8, "as much as the other host: {many} {one}");
+    let (known, [many, one]) = tell(false);
+    assert_eq!(known, 0);
+    assert!(one * 8 < many, "they are forgotten: {many} {one}");
+}
+
+#[test]
+fn what_comes_in_is_of_the_host_that_it_will_be_translated_to() {
+    let mut bed = bed("[[link]]\nport = \"p0-ingress\"\nrate = \"10Mbit/s\"\n\
+                       discipline = { kind = \"pdrr\" }\n[link.admission]\n");
+    let flow = FlowKey {
+        source: v4(7, 2),
+        destination: v4(9, 2),
+        protocol: 17,
+        source_port: 5_000,
+        destination_port: 5_000,
+        flow_label: 0,
+    };
+    let inside = Some(Ipv4Addr::new(192, 168, 1, 7));
+    bed.pipeline.apply(bed.now, MirrorEvent::Translation { flow, inside });
+    bed.inject(0, &frame(5_000, 100));
+    bed.round();
+    let flows = bed.pipeline.flows(bed.now, None, 9).unwrap();
+    assert!(flows[0].flow.contains("192.168.1.7"), "{flows:?}");
+    bed.pipeline.apply(bed.now, MirrorEvent::NoTranslations);
+    assert_eq!(bed.snapshot().translations, 0);
 }

@@ -295,8 +295,8 @@ pub fn assert_conserved(snapshot: &Snapshot) {
         assert_eq!(queued, link.queued, "by class or in all: {link:?}");
         held += through;
         assert_eq!(
-            sent + port.exchange_sent,
-            port.tx_packets + port.tx_waiting + sum(&port.tx_dropped),
+            sent + port.exchange_sent + port.from_others,
+            port.tx_packets + port.tx_waiting + sum(&port.tx_dropped) + port.by_others,
             "what left a link: {port:?}"
         );
     }
