@@ -84,7 +84,7 @@ impl Pipeline {
         self.enqueue_known(packet, probe, known);
     }
 
-    #[inline]
+    #[inline(always)] // or it is a call, and the packet is copied once more
     fn enqueue_known(&mut self, packet: UnroutedPacket, probe: &Probe, known: &Known) {
         let link = self.ports[usize::from(known.way.port)].link_at;
         let framing = self.ports[link].link.framing();
