@@ -26,8 +26,8 @@ fn packets_of_a_port_go_through_the_link_that_names_it_and_files_are_written_so(
 #[test]
 fn groups_that_cannot_be_are_refused_with_the_line() {
     let second = "[[link]]\nport = \"wan\"\nrate = \"1Mbit/s\"\nalso = [\"guest\"]\n";
-    let diverted = "[[link]]\nport = \"wan\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-                    admission = { second_link = \"guest\" }\n";
+    let diverted = "[[link]]\nport = \"wan\"\nrate = \"1Mbit/s\"\n\
+                    discipline = { kind = \"pdrr\" }\nadmission = { second_link = \"guest\" }\n";
     for (rest, wanted) in [
         (SHARED.replace("guest", "gest"), "router.toml:12: link.also: no port \"gest\"; did you"),
         (SHARED.replace("guest", "lan"), "router.toml:12: link.also: it is the link's own port"),

@@ -265,8 +265,9 @@ impl Pipeline {
     /// Takes over a link by what it holds.
     fn take_over_link(&mut self, now: Nanos, at: usize, slot: PortSlot, inherited: &mut Inherited) {
         let new = &mut self.ports[at];
-        let PortSlot { index, link, mut tx, mut crossing, room, count, admission, mut losses, .. } =
-            slot;
+        let PortSlot {
+            index, link, mut tx, mut crossing, room, count, admission, mut losses, ..
+        } = slot;
         let (before, mut tx_dropped) = (count.tx_dropped, count.tx_dropped);
         let pool = inherited.copied_from.as_mut().unwrap_or(&mut self.pool);
         // What it had for other ports has crossed over already.

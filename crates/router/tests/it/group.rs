@@ -67,7 +67,8 @@ fn ports_share_one_rate_and_who_is_alone_has_all_of_it() {
 fn each_alone_would_have_the_whole_rate_without_the_group() {
     let link = |port| {
         format!(
-            "[[link]]\nport = \"p{port}\"\nrate = \"10Mbit/s\"\ndiscipline = {{ kind = \"pdrr\" }}\n"
+            "[[link]]\nport = \"p{port}\"\nrate = \"10Mbit/s\"\n\
+             discipline = {{ kind = \"pdrr\" }}\n"
         )
     };
     let mut bed = Bed::new(3, &(link(1) + &link(2)));
