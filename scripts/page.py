@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """The live page of `evenkeel serve` in a real Chromium, over a real router under changing load.
 
-A router between two network namespaces shapes TCP and UDP; the page must open, show moving values, say so when the router is gone, and go on
-when it is back; nothing of it may be wider than a phone, and the browser may have nothing to complain about. Screenshots at 1280 and 420 pixels, light and dark,
+A router between two network namespaces shapes TCP and UDP under FairDrop; the page must open, show moving values, who sends most and why, an alarm while a port is down,
+say so when the router is gone, and go on when it is back; Debian's Prometheus scrapes, and its alert fires and clears; the past is there after `evenkeel serve` was started
+anew. Nothing of the page may be wider than a phone, and the browser may have nothing to complain about. Screenshots at 1280 and 420 pixels, light and dark,
 go to out/page: look at them. Needs root and the packages of `scripts/setup.sh page`.
 
   scripts/page.py [EVENKEEL] [FOLDER]      default: target/quick/evenkeel, out/page
@@ -13,10 +14,12 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -31,6 +34,7 @@ PATIENCE = 60
 ROUTER = """
 [router]
 name = "edge"
+cycles = true
 io = "af-packet"
 control = "{folder}/edge.sock"
 monitor = "{folder}/edge-monitor.sock"
@@ -51,6 +55,8 @@ match = [{{ destination_port = 5202 }}, {{ source_port = 5202 }}]
 [[class]]
 name = "video"
 match = [{{ destination_port = 5203 }}, {{ source_port = 5203 }}]
+[fairdrop]
+on = true
 [[link]]
 port = "wan"
 rate = "20Mbit/s"
@@ -118,8 +124,30 @@ class Bed:
         # Something in the other direction.
         self.start(*client, "-p", "5201", "-R", host="a")
 
+    def serve(self, listen):
+        return self.start(EVENKEEL, "serve", "--listen", listen, "--history", self.folder / "past", "--history-size", "4MiB", "--hook",
+                          f"echo $EVENKEEL_ALARM $EVENKEEL_ABOUT $EVENKEEL_STATE >> {self.folder}/told", self.folder / "edge-monitor.sock")
+
+    def prometheus(self, target):
+        """Debian's, with the scrape and the alerts of packaging/, a second apart."""
+        packaging = Path(__file__).resolve().parent.parent / "packaging"
+        run("promtool", "check", "rules", packaging / "prometheus-alerts.yml")
+        config = self.folder / "prometheus.yml"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [str(packaging / "prometheus-alerts.yml")],
+            "scrape_configs": [{"job_name": "evenkeel", "static_configs": [{"targets": [target]}]}]}))
+        run("promtool", "check", "config", config)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.start("prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder}/tsdb", f"--web.listen-address={address}", "--log.level=warn")
+        return f"http://{address}/api/v1/query?query="
+
+    def port(self, state):
+        run("ip", "-n", self.names["r"], "link", "set", "lan0", state)
+
     def ctl(self, *words):
-        run(EVENKEEL, "ctl", "--socket", self.folder / "edge.sock", *words)
+        return run(EVENKEEL, "ctl", "--socket", self.folder / "edge.sock", *words)
 
 
 def until(what, holds):
@@ -134,6 +162,36 @@ def until(what, holds):
         if time.monotonic() > end:
             sys.exit(f"not so within {PATIENCE} s: {what}")
         time.sleep(0.3)
+
+
+def asked(url):
+    with urllib.request.urlopen(url) as reply:
+        return json.load(reply)
+
+
+def firing(prometheus):
+    query = urllib.parse.quote('ALERTS{alertname="EvenkeelAlarm",alertstate="firing"}')
+    return [alert["metric"]["alarm"] for alert in asked(prometheus + query)["data"]["result"]]
+
+
+def alarm_fires_and_clears(bed, page, url, prometheus):
+    """A port goes down and comes back; the page, Prometheus and the hook are told both."""
+    query = urllib.parse.quote("sum(rate(evenkeel_link_class_sent_bytes_total{link=\"wan\"}[10s]))*8")
+    until("Prometheus has the rate of the link", lambda: 5e6 < float((asked(prometheus + query)["data"]["result"] or [{"value": [0, 0]}])[0]["value"][1]) < 25e6)
+    if "port_down" in firing(prometheus):
+        sys.exit("an alert fires although all ports are up")
+    bed.port("down")
+    until("the page shows the alarm", lambda: "port lan: interface lan0 is down" in text(page, "#alarms"))
+    until("the alert fires", lambda: "port_down" in firing(prometheus))
+    look(page, 1280, "light", "alarm")
+    bed.port("up")
+    until("the page has no alarm", lambda: "lan0" not in text(page, "#alarms"))
+    until("the alert is over", lambda: "port_down" not in firing(prometheus))
+    told = (bed.folder / "told").read_text().splitlines()
+    if [line for line in told if line.startswith("port_down lan")] != ["port_down lan raised", "port_down lan cleared"]:
+        sys.exit(f"the hook was told {told}")
+    if not {"raised", "cleared"} <= {mark["kind"] for mark in asked(url + "api/v1/routers/edge/marks")["marks"]}:
+        sys.exit("the alarm is not among what happened")
 
 
 def browser():
@@ -169,9 +227,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="evenkeel-page-") as folder, Bed(Path(folder)) as bed:
         router = bed.router()
         until("the router listens", lambda: (bed.folder / "edge-monitor.sock").exists())
-        serve = bed.start(EVENKEEL, "serve", "--listen", "127.0.0.1:0", bed.folder / "edge-monitor.sock")
+        serve = bed.serve("127.0.0.1:0")
         log = Path(serve.log)
         url = until("it serves", lambda: re.search(r"serving (http://\S+)", log.read_text())).group(1)
+        prometheus = bed.prometheus(url.split("/")[2])
         bed.traffic()
         page = browser()
         try:
@@ -187,11 +246,24 @@ def main():
             time.sleep(15)
             before = text(page, "#facts")
             until("values move", lambda: text(page, "#facts") != before)
-            if "became 8 Mbit/s" not in text(page, "#marks"):
-                sys.exit("the change of the rate is not told")
+            if "8Mbit/s" not in text(page, "#marks") or "uid 0" not in text(page, "#marks"):
+                sys.exit(f"it is not told who changed the rate: {text(page, '#marks')}")
+            until("the page shows who sends most", lambda: ":5203" in text(page, "#flows"))
+            page.execute_script("document.querySelector('#flows button').click()")
+            until("a flow is explained", lambda: "routed to port" in text(page, "#explained"))
+            until("the page shows where cycles go", lambda: "FairDrop is on" in text(page, "#cycles") and "backup" in text(page, "#sankey"))
             for width in (1280, 420):
                 for scheme in ("light", "dark"):
                     look(page, width, scheme, f"{width}-{scheme}")
+            alarm_fires_and_clears(bed, page, url, prometheus)
+            serve.terminate()
+            serve.wait()
+            serve = bed.serve(url.split("/")[2])
+            page.execute_script("document.querySelector('#range input[value=\"86400\"]').click()")
+            until("the past is there after serve was started anew", lambda: asked(url + "api/v1/routers/edge/history?from_ms=0")["windows"])
+            until("the page is connected again", lambda: text(page, "#notice") == "")
+            look(page, 1280, "light", "day")
+            page.execute_script("document.querySelector('#range input[value=\"60\"]').click()")
             router.send_signal(signal.SIGTERM)
             router.wait()
             until("the page says that the router is gone", lambda: "does not answer" in text(page, "#notice"))
@@ -201,7 +273,8 @@ def main():
             before = text(page, "#facts")
             until("values move again", lambda: text(page, "#facts") != before)
             until("the restart is told", lambda: "started anew" in text(page, "#marks"))
-            severe = [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"]
+            # While serve was down nobody answered.
+            severe = [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE" and entry["source"] != "network"]
             if severe:
                 sys.exit(f"the browser complains: {json.dumps(severe, indent=1)}")
         finally:
@@ -209,7 +282,7 @@ def main():
         with urllib.request.urlopen(url + "metrics") as reply:
             metrics = reply.read()
         (OUT / "metrics.txt").write_bytes(metrics)
-        for path in ("", "page.js", "page.css", "uPlot.js", "uPlot.css"):
+        for path in ("", "page.js", "more.js", "page.css", "uPlot.js", "uPlot.css"):
             with urllib.request.urlopen(url + path) as reply:
                 print(f"/{path}: {len(reply.read())} bytes")
     print("the page opens, moves, and survives a restart of its router")

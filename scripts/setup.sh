@@ -47,6 +47,7 @@ page=(
   chromium-driver   # tells it what to do
   fonts-dejavu-core
   iperf3            # traffic to look at
+  prometheus        # scrapes, and says whether an alert fires
   python3-selenium
 )
 case "${1:-test}" in

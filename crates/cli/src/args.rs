@@ -3,6 +3,7 @@
 mod init;
 mod live;
 mod subscribers;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +18,10 @@ use evenkeel_sweep::Shard;
 pub(crate) use init::{InitArgs, Place};
 pub(crate) use live::LiveArgs;
 pub(crate) use subscribers::SubscriberCommand;
+pub(crate) use watch::{CaptureArgs, WatchArgs};
 
 use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
+use crate::history::HistoryArgs;
 use crate::serve::ServeArgs;
 use crate::top::TopArgs;
 
@@ -52,6 +55,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Offer what routers count over HTTP: metrics for Prometheus, JSON and a live page.
     Serve(ServeArgs),
+    /// Print what a router did in the last hours and weeks, from a file of `evenkeel serve
+    /// --history`.
+    History(HistoryArgs),
     /// Ask or change a running router.
     Ctl(CtlArgs),
     /// Forwarders and balancers of a cluster.
@@ -318,6 +324,23 @@ pub(crate) struct CtlArgs {
 pub(crate) enum CtlCommand {
     /// Show every counter.
     Show,
+    /// Show the last lines of the router's log: what changed, who changed it, what failed.
+    Journal {
+        /// Go on with what it says from now on.
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Show the flows that send most by each link, from a sample of its packets.
+    Busiest {
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        top: usize,
+    },
+    /// Tell what happens to packets, stage by stage, as it happens.
+    Trace(WatchArgs),
+    /// Write packets to a pcapng file here, each with what became of it as a comment: when it
+    /// left, or why it was dropped.
+    Capture(CaptureArgs),
     /// Change a knob: evenkeel ctl set wan x_delay bulk 200us
     Set {
         /// The link, named by its port.

@@ -17,6 +17,9 @@ pub(crate) fn told(changes: &Changes) -> String {
     }
     text +=
         &if changes.changes.is_empty() { "no change".into() } else { changes.changes.join("; ") };
+    if let Some(by) = &changes.by {
+        let _ = write!(text, "; by {by}");
+    }
     text + &changes.undone_in_ms.map_or_else(String::new, |left| format!("; {}", undone(left)))
 }
 

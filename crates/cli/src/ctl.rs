@@ -2,20 +2,25 @@
 
 mod follow;
 pub(crate) mod save;
+mod watched;
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
-use evenkeel_control::{Client, ClientError, Request, script};
+use evenkeel_control::{Client, ClientError, JournalLine, Request, script};
 use evenkeel_core::BitRate;
 use evenkeel_core::measure::{ClassCounters, Tally};
 use evenkeel_core::settings::quantity::rate_text;
+use evenkeel_history::rfc3339;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::{LinkSnapshot, MirrorFaults, RoutingSnapshot, TableSnapshot};
+use evenkeel_router::snapshot::{
+    BusyFlow, LinkSnapshot, MirrorFaults, RoutingSnapshot, TableSnapshot,
+};
 use serde_json::json;
 
 use crate::admission;
@@ -27,6 +32,9 @@ use crate::failure::{Failure, Outcome};
 use crate::out::{closed, print, print_json};
 use crate::subscribers;
 use crate::top;
+
+/// How often a journal that is followed is asked.
+const FOLLOW: Duration = Duration::from_millis(500);
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
@@ -48,6 +56,13 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             }
             print(&show(&snapshot))
         }
+        CtlCommand::Busiest { top } => {
+            let flows = connect()?.busiest(*top)?;
+            if args.json { print_json(&json!(flows)) } else { print(&busiest(&flows)) }
+        }
+        CtlCommand::Trace(watch) => watched::trace(&args.socket, watch, args.json),
+        CtlCommand::Capture(capture) => watched::capture(&args.socket, capture),
+        CtlCommand::Journal { follow } => journal(&mut connect()?, *follow, args.json),
         CtlCommand::Set { link, knob, class_and_value } => {
             let (value, class) =
                 class_and_value.split_last().expect("the parser asks for one at least");
@@ -90,18 +105,7 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             top::tables(&args.socket, *interval, *count, link.as_deref())
         }
         CtlCommand::Watch { interval, count, link } => {
-            let format = if args.json { Format::Json } else { Format::Csv };
-            let mut client = connect()?;
-            let rows = RowWriter::new(io::stdout().lock(), format).map_err(WatchError::Write);
-            let watched = rows.and_then(|mut rows| {
-                watch(&mut client, &mut rows, *interval, *count, link.as_deref())
-            });
-            match watched {
-                Ok(()) => Ok(0),
-                Err(WatchError::Write(error)) => closed(Err(error)),
-                Err(WatchError::Client(error)) => Err(error.into()),
-                Err(error @ WatchError::NoSuchLink { .. }) => Err(Failure::input(error)),
-            }
+            rows(&mut connect()?, *interval, *count, link.as_deref(), args.json)
         }
         CtlCommand::Explain { flow, link } => {
             explain(&args.socket, flow, link.as_deref(), args.json)
@@ -122,6 +126,64 @@ fn reload(file: &Path, confirm: Option<Duration>, yes: bool) -> Result<Request, 
         confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         yes,
     })
+}
+
+/// One row per class and interval, for files and programs.
+fn rows(
+    client: &mut Client,
+    interval: Duration,
+    count: Option<u64>,
+    link: Option<&str>,
+    json: bool,
+) -> Outcome {
+    let format = if json { Format::Json } else { Format::Csv };
+    let rows = RowWriter::new(io::stdout().lock(), format).map_err(WatchError::Write);
+    match rows.and_then(|mut rows| watch(client, &mut rows, interval, count, link)) {
+        Ok(()) => Ok(0),
+        Err(WatchError::Write(error)) => closed(Err(error)),
+        Err(WatchError::Client(error)) => Err(error.into()),
+        Err(error @ WatchError::NoSuchLink { .. }) => Err(Failure::input(error)),
+    }
+}
+
+/// Flows as a table.
+fn busiest(flows: &[BusyFlow]) -> String {
+    let mut table = Table::new(["link", "flow", "class", "Mbit/s", "packets/s", "waiting bytes"]);
+    for of in flows {
+        table.row([
+            of.link.clone(),
+            of.flow.clone(),
+            of.class.clone(),
+            format!("{:.3}", of.bps / 1e6),
+            format!("{:.0}", of.pps),
+            of.waiting_bytes.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+/// The router's log as far as it is kept, and what is added.
+fn journal(client: &mut Client, follow: bool, json: bool) -> Outcome {
+    let mut after = 0;
+    loop {
+        for line in client.journal(after)? {
+            after = line.number;
+            let text = if json {
+                format!("{}\n", json!(line))
+            } else {
+                let JournalLine { time_ms, level, text, .. } = &line;
+                format!("{} {:5} {text}\n", rfc3339(*time_ms), level.to_uppercase())
+            };
+            let written = io::stdout().write_all(text.as_bytes());
+            if written.is_err() {
+                return closed(written);
+            }
+        }
+        if !follow {
+            return Ok(0);
+        }
+        thread::sleep(FOLLOW);
+    }
 }
 
 /// The history of a flow's packets: `evenkeel explain flow` and `evenkeel ctl explain`.

@@ -19,6 +19,7 @@ mod confine;
 mod ctl;
 mod cycles;
 mod failure;
+mod history;
 mod init;
 mod lab;
 mod live;
@@ -60,6 +61,7 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Check(args) => check::check(&args, &disciplines),
         Command::Serve(args) => serve::serve(&args),
         Command::Top(args) => top::top(&args),
+        Command::History(args) => history::history(&args),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {
             cluster::leave(&file, netns.as_deref(), &disciplines)

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use evenkeel_config::RouterConfig;
-use evenkeel_control::{Changes, Target};
+use evenkeel_control::{Changes, JournalLine, Peer, Target};
 use evenkeel_membership::{MergeError, Merger, lock};
 use evenkeel_router::{Command, CommandError, Handle, Reply};
 
@@ -85,6 +85,18 @@ impl Merged {
 impl Target for Merged {
     fn changed(&self, changes: &Changes) {
         tracing::info!("{}", crate::changes::told(changes));
+    }
+
+    fn confirmed(&self, peer: &Peer) {
+        tracing::info!("the change that waited was confirmed, by {peer}");
+    }
+
+    fn refused(&self, peer: &Peer, why: &str) {
+        tracing::warn!("refused, and nothing changed: {why}; asked by {peer}");
+    }
+
+    fn journal(&self, after: u64) -> Option<Vec<JournalLine>> {
+        Some(crate::log::journal(after))
     }
 
     fn undone(&self, result: Result<(), CommandError>) {

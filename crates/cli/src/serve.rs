@@ -1,16 +1,17 @@
 //! `evenkeel serve`: what routers count, over HTTP.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use evenkeel_core::settings::quantity::parse_time;
-use evenkeel_serve::{Options, ServeError, Server, Watched};
+use evenkeel_core::settings::quantity::{parse_size, parse_time};
+use evenkeel_serve::{Hook, Options, ServeError, Server, Watched};
 
 use crate::argument::ArgumentError;
 use crate::confine;
 use crate::failure::{Failure, Outcome};
+use crate::log::Log;
 use crate::out::print;
 
 /// Arguments of `serve`.
@@ -32,25 +33,45 @@ pub(crate) struct ServeArgs {
     /// A name by which browsers may ask, besides addresses and localhost; can be repeated.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// Keep the past in this folder, a file of fixed size for each router: NAME.history. Without,
+    /// the last hour is remembered until this ends.
+    #[arg(long, value_name = "FOLDER")]
+    history: Option<PathBuf>,
+    /// How large such a file is, 64KiB to 16GiB: 64MiB are an hour of seconds and a month of
+    /// minutes of a router with a dozen classes.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size,
+        requires = "history")]
+    history_size: u64,
+    /// Run this in a shell for each alarm that is raised or over; EVENKEEL_ROUTER, EVENKEEL_ALARM,
+    /// EVENKEEL_ABOUT, EVENKEEL_STATE (raised, cleared) and EVENKEEL_TEXT say what it is.
+    #[arg(long, value_name = "COMMAND")]
+    hook: Option<String>,
 }
 
 pub(crate) fn serve(args: &ServeArgs) -> Outcome {
-    // Before the first thread. Nothing here writes files: whoever breaks in cannot either.
-    if let Err(why) = confine::files(&[]) {
-        eprintln!("evenkeel: {why}");
-    }
+    let log = Log::start().map_err(|error| Failure::new(1, error))?;
+    // Before the others are confined: what the operator wants to be run may do what his user may.
+    let hook = args.hook.as_deref().map(Hook::start).transpose();
+    let hook = hook.map_err(|error| Failure::new(1, error))?;
+    // Before the threads that talk to strangers: whoever breaks in can write no file but the past.
+    let own: Vec<PathBuf> = args.history.iter().cloned().collect();
+    confine::files(&own).unwrap_or_else(|why| tracing::warn!("{why}"));
     let options = Options {
         routers: args.routers.clone(),
         listen: args.listen,
         interval: args.interval,
         hosts: args.hosts.clone(),
+        history: args.history.clone().map(|folder| (folder, args.history_size)),
+        hook,
     };
     let server = Server::start(options).map_err(|error| match error {
-        ServeError::Listen { .. } | ServeError::System(_) => Failure::new(1, error),
+        ServeError::Listen { .. } | ServeError::System(_) | ServeError::History(_) => {
+            Failure::new(1, error)
+        }
         ServeError::Twice(_) | ServeError::BadName(_) => Failure::input(error),
     })?;
     if !server.address().ip().is_loopback() {
-        eprintln!("evenkeel: everybody who reaches {} can read", server.address());
+        tracing::warn!("everybody who reaches {} can read", server.address());
     }
     let routers: Vec<String> = args
         .routers
@@ -59,6 +80,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         .collect();
     print(&format!("{}serving http://{}/ until Ctrl-C\n", routers.concat(), server.address()))?;
     server.wait();
+    log.flush();
     Ok(0)
 }
 
@@ -78,6 +100,12 @@ fn interval(text: &str) -> Result<Duration, ArgumentError> {
     let time = Duration::from_nanos(parse_time(text)?.0);
     let valid = (Duration::from_millis(200)..=Duration::from_secs(60)).contains(&time);
     ArgumentError::within(time, text, valid, "200ms to 60s")
+}
+
+fn size(text: &str) -> Result<u64, ArgumentError> {
+    let size = parse_size(text)?.0;
+    let valid = evenkeel_history::SIZES;
+    ArgumentError::within(size, text, valid.contains(&size), "64KiB to 16GiB")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use evenkeel_core::settings::quantity::parse_time;
-use evenkeel_top::{Reader, TopError, plain};
+use evenkeel_top::{Reader, Recording, TopError, plain};
 
 use crate::argument::ArgumentError;
 use crate::failure::{Failure, Outcome};
@@ -25,9 +25,21 @@ pub(crate) struct TopArgs {
     /// Print one window as a table and end, as into a pipe.
     #[arg(long)]
     once: bool,
+    /// Show this recording of `evenkeel serve --history` instead: left and right go through its
+    /// windows, space plays them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["socket", "interval"])]
+    history: Option<PathBuf>,
 }
 
 pub(crate) fn top(args: &TopArgs) -> Outcome {
+    if let Some(file) = &args.history {
+        let recording = Recording::open(file).map_err(Failure::input)?;
+        if args.once || !stdout().is_terminal() {
+            return print(&plain(recording.last(), None));
+        }
+        evenkeel_top::replay(recording).map_err(failed)?;
+        return Ok(0);
+    }
     if args.once || !stdout().is_terminal() {
         return tables(&args.socket, args.interval, Some(1), None);
     }

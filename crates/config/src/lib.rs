@@ -30,6 +30,7 @@ pub mod control;
 pub mod diff;
 pub mod discipline;
 mod fairdrop;
+mod filter;
 mod group;
 pub mod membership;
 pub mod model;
@@ -53,6 +54,7 @@ pub use diff::{diff, fixed_change, fixed_setting};
 pub use discipline::{OwnError, own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
+pub use filter::parse_filter;
 pub use membership::{MembershipSection, Refusal, overlay};
 pub use model::{
     Attachment, Bypass, ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig,

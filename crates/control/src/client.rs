@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_router::snapshot::{FlowSnapshot, NodeSnapshot};
+use evenkeel_router::snapshot::{BusyFlow, FlowSnapshot, NodeSnapshot};
+use evenkeel_router::watch::Sightings;
 use evenkeel_router::{NodeQuery, Snapshot};
 
-use crate::protocol::{Answer, Changes, PROTOCOL, Request, Running, Version};
+use crate::protocol::{Answer, Changes, JournalLine, PROTOCOL, Request, Running, Version};
 
 /// How long an answer may take: more than the router itself waits for its worker.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -232,6 +233,39 @@ impl Client {
         match self.ask(request)? {
             Answer::Changes(changes) => Ok(changes),
             _ => Err(self.garbled("no changes in it")),
+        }
+    }
+
+    /// The flows that send most by each link, from a sample, busiest first.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn busiest(&mut self, top: usize) -> Result<Vec<BusyFlow>, ClientError> {
+        match self.ask(&Request::Busiest { top })? {
+            Answer::Busiest(flows) => Ok(flows),
+            _ => Err(self.garbled("no flows in it")),
+        }
+    }
+
+    /// What was seen of the packets that are [watched](Request::Watch) since this was asked last.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; refused: another has taken over, or nobody asked for too long.
+    pub fn sightings(&mut self, id: u64) -> Result<Sightings, ClientError> {
+        match self.ask(&Request::Sightings { id })? {
+            Answer::Sightings(seen) => Ok(seen),
+            _ => Err(self.garbled("no sightings in it")),
+        }
+    }
+
+    /// The lines of its log after a number: what it was that changed, and who changed it.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn journal(&mut self, after: u64) -> Result<Vec<JournalLine>, ClientError> {
+        match self.ask(&Request::Journal { after })? {
+            Answer::Journal(lines) => Ok(lines),
+            _ => Err(self.garbled("no journal in it")),
         }
     }
 

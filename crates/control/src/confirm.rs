@@ -11,6 +11,7 @@ use evenkeel_config::{Change, RouterConfig, diff};
 use evenkeel_router::{Command, CommandError, lock};
 use thiserror::Error;
 
+use crate::listen::Peer;
 use crate::protocol::{Changes, Running};
 use crate::server::{Shared, Target};
 
@@ -93,7 +94,7 @@ impl Applied {
             changes: diff(&now.running, config),
             instead_of: now.file.clone().filter(|known| *known != file),
             file: Some(file),
-            undone_in_ms: None,
+            ..Changes::default()
         }
     }
 
@@ -146,10 +147,13 @@ pub(crate) fn start(shared: &Shared) -> Receiver<()> {
 pub(crate) fn reload(
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
+    peer: &Peer,
     file: String,
     config: RouterConfig,
     within: Option<Duration>,
 ) -> Result<Changes, ConfirmError> {
+    // Before the lock: to look a name up may take its time.
+    let by = Some(peer.to_string());
     let mut applied = lock(&shared.applied);
     applied.refuse_while_waiting()?;
     if within.is_some_and(|within| within > LONGEST || within.is_zero()) {
@@ -163,6 +167,7 @@ pub(crate) fn reload(
     applied.files += 1;
     applied.undoing = false;
     changes.undone_in_ms = within.map(millis);
+    changes.by = by;
     target.changed(&changes);
     if let (Some(within), Some(before)) = (within, before) {
         let (confirm, confirmed) = channel();
@@ -181,15 +186,17 @@ pub(crate) fn reload(
 pub(crate) fn change(
     shared: &Shared,
     target: &dyn Target,
+    peer: &Peer,
     change: &Change,
 ) -> Result<Changes, ConfirmError> {
+    let by = Some(peer.to_string());
     let mut applied = lock(&shared.applied);
     applied.refuse_while_waiting()?;
     if applied.undoing {
         return Err(ConfirmError::Undoing);
     }
     target.send(Command::Change(change.clone()))?;
-    let mut changes = Changes::default();
+    let mut changes = Changes { by, ..Changes::default() };
     if let Some(now) = &mut applied.now {
         match now.running.changed(change) {
             Ok(running) => {
@@ -306,13 +313,19 @@ fn wait(
 }
 
 /// Keeps the change that waits; says which, and how much time was left.
-pub(crate) fn confirm(shared: &Shared) -> Result<Changes, ConfirmError> {
+pub(crate) fn confirm(
+    shared: &Shared,
+    target: &dyn Target,
+    peer: &Peer,
+) -> Result<Changes, ConfirmError> {
     let waiting = lock(&shared.applied).waiting.take().ok_or(ConfirmError::NothingWaits)?;
     // The waiting thread has at most just been told that the time is over, and finds that nothing
     // waits any more.
     let _ = waiting.confirm.send(());
     let undone_in_ms = waiting.left().map(millis);
-    Ok(Changes { file: waiting.file, undone_in_ms, ..Changes::default() })
+    let by = Some(peer.to_string());
+    target.confirmed(peer);
+    Ok(Changes { file: waiting.file, undone_in_ms, by, ..Changes::default() })
 }
 
 /// Why a change was not made, or not confirmed.

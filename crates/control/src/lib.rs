@@ -4,7 +4,7 @@
 //! - [`server`] answers requests with a router's [`Handle`](evenkeel_router::Handle).
 //! - [`client`] asks, from another process.
 //! - [`watch`] is QoStat: one row per class and interval, as CSV or JSON lines.
-//! - [`rates`] makes of a window what people watch.
+//! - [`rates`] makes of a window what people watch, [`fold`] of many windows one.
 //! - [`script`] applies changes at given times.
 // What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
@@ -12,6 +12,7 @@
 
 pub mod client;
 mod confirm;
+pub mod fold;
 mod listen;
 pub mod protocol;
 pub mod rates;
@@ -20,5 +21,6 @@ pub mod server;
 pub mod watch;
 
 pub use client::{Client, ClientError};
-pub use protocol::{Changes, Request, Running, Version};
+pub use listen::Peer;
+pub use protocol::{Changes, JournalLine, Request, Running, Version};
 pub use server::{Server, ServerError, Target};

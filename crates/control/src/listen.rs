@@ -1,6 +1,7 @@
 //! A Unix socket and those who are connected to it: a thread per client, bounded.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -13,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use evenkeel_router::lock;
-use nix::unistd::{Gid, Group};
+use nix::unistd::{Gid, Group, Uid, User};
 use thiserror::Error;
 
 use crate::protocol::Answer;
@@ -81,8 +82,31 @@ impl ServerError {
     }
 }
 
-/// What answers a line.
-pub(crate) type Answering = dyn Fn(&[u8]) -> Answer + Send + Sync;
+/// What answers a line of a client.
+pub(crate) type Answering = dyn Fn(&[u8], &Peer) -> Answer + Send + Sync;
+
+/// Who is at the other end of a socket, as the kernel says.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Peer {
+    /// The user and the process, as they were when it connected.
+    pub id: Option<(u32, i32)>,
+}
+
+impl Peer {
+    fn of(stream: &UnixStream) -> Self {
+        let known = rustix::net::sockopt::socket_peercred(stream).ok();
+        Self { id: known.map(|peer| (peer.uid.as_raw(), peer.pid.as_raw_nonzero().get())) }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((uid, pid)) = self.id else { return f.write_str("somebody") };
+        let named = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let name = named.map_or_else(|| "a user without a name".to_owned(), |user| user.name);
+        write!(f, "{name} (uid {uid}, process {pid})")
+    }
+}
 
 /// What a socket is like.
 pub(crate) struct Kind<'a> {
@@ -299,6 +323,7 @@ fn serve(
 ) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
+    let peer = Peer::of(stream);
     loop {
         line.clear();
         let length = (&mut reader).take(longest + 1).read_until(b'\n', &mut line)?;
@@ -316,7 +341,7 @@ fn serve(
         if let Some(client) = lock(&clients.connected).get_mut(&id) {
             client.asked = Instant::now();
         }
-        answer(&mut &*stream, &answering(&line))?;
+        answer(&mut &*stream, &answering(&line, &peer))?;
         if clients.stopping.load(Ordering::SeqCst) {
             return Ok(());
         }

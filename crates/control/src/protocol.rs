@@ -4,13 +4,16 @@
 //! `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
 //! line: `{"ok":…}` (a snapshot for `show`), `{"changes":{…}}` for what changes the router and
 //! for `diff`, `{"running":{…}}` for `running`, `{"text":"…"}` for `explain`, `{"flows":[…]}` for
-//! `flows`, `{"version":…}` for `version`, or `{"error":"…"}`. A connection carries any number of
+//! `flows`, `{"busiest":[…]}` for `busiest`, `{"sightings":{…}}` for `sightings`,
+//! `{"journal":[…]}` for `journal`, `{"version":…}` for `version`, or `{"error":"…"}`. A
+//! connection carries any number of
 //! requests, answered in order; a line is at most [`MAX_LINE`] bytes long.
 
 use std::fmt;
 
 use evenkeel_config::subscribers::SubscriberChange;
-use evenkeel_router::snapshot::{FlowSnapshot, NodeSnapshot};
+use evenkeel_router::snapshot::{BusyFlow, FlowSnapshot, NodeSnapshot};
+use evenkeel_router::watch::Sightings;
 use evenkeel_router::{NodeQuery, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +55,11 @@ pub enum Request {
     Version,
     /// Every counter: replies with a snapshot.
     Show,
+    /// What the router has said: replies with the lines of its log after this number.
+    Journal {
+        /// The number of the last line that is known; 0: from the first that is kept.
+        after: u64,
+    },
     /// Changes a knob of a link.
     Set {
         /// The link, named by its port.
@@ -111,6 +119,36 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         link: Option<String>,
     },
+    /// The flows that send most by each link, from a sample, busiest first.
+    Busiest {
+        /// How many at most.
+        top: usize,
+    },
+    /// Has packets told, stage by stage, at the next [`Request::Sightings`]; who watched before
+    /// does not any more. Ends by itself when nobody asks for 5 s.
+    Watch {
+        /// A number of the client's choice.
+        id: u64,
+        /// Only these packets, in either direction: tables as in `match` of a class, separated by
+        /// commas; empty: all.
+        filter: String,
+        /// Only those that come by this port, or are given to its link.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<String>,
+        /// Only what is dropped.
+        #[serde(default)]
+        drops: bool,
+        /// Only the end of each packet, with so many bytes of its frame.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snap: Option<u32>,
+    },
+    /// What was seen of the packets that are watched.
+    Sightings {
+        /// That of the watch.
+        id: u64,
+    },
+    /// Packets are watched no more.
+    Unwatch,
     /// Changes what a forwarder gets from this balancer.
     Balancer {
         /// The forwarder's id.
@@ -164,6 +202,19 @@ pub enum Request {
     },
 }
 
+/// A line of the router's log.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct JournalLine {
+    /// They count from 1 since the start.
+    pub number: u64,
+    /// When, ms since 1970.
+    pub time_ms: u64,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// What.
+    pub text: String,
+}
+
 /// What a change has come to, or would come to.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Changes {
@@ -173,6 +224,9 @@ pub struct Changes {
     /// The file that the router was made as before, if that was another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<String>,
+    /// Who changed it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// What changed, one sentence each; empty if all was so already.
     pub changes: Vec<String>,
     /// It is undone after so many milliseconds, unless it is confirmed; for a confirmation, how
@@ -197,8 +251,8 @@ pub struct Running {
 }
 
 impl Request {
-    /// Whether it only asks. What tells a whole configuration, with the keys in it, is no question
-    /// for everybody.
+    /// Whether it only asks. What tells a whole configuration, with the keys in it, or packets of
+    /// others, is no question for everybody.
     #[must_use]
     pub fn is_question(&self) -> bool {
         match self {
@@ -206,8 +260,13 @@ impl Request {
             | Self::Show
             | Self::Explain { .. }
             | Self::Flows { .. }
-            | Self::Nodes { .. } => true,
-            Self::Set { .. }
+            | Self::Nodes { .. }
+            | Self::Busiest { .. }
+            | Self::Journal { .. } => true,
+            Self::Watch { .. }
+            | Self::Sightings { .. }
+            | Self::Unwatch
+            | Self::Set { .. }
             | Self::Rate { .. }
             | Self::Ring { .. }
             | Self::Discipline { .. }
@@ -239,6 +298,12 @@ pub(crate) enum Answer {
     Flows(Vec<FlowSnapshot>),
     /// Subscribers and nodes that were asked for.
     Nodes(Vec<NodeSnapshot>),
+    /// The lines of the log that were asked for.
+    Journal(Vec<JournalLine>),
+    /// The busiest flows.
+    Busiest(Vec<BusyFlow>),
+    /// What was seen of packets that are watched.
+    Sightings(Sightings),
     /// The version that was asked for.
     Version(Version),
     /// Not done, and nothing changed.

@@ -47,6 +47,9 @@ pub struct LinkRates {
     pub all: Rates,
     /// Packets dropped per second, by reason.
     pub dropped: BTreeMap<String, f64>,
+    /// The part of its time that was lost because the worker came too late.
+    #[serde(default)]
+    pub lost: f64,
     /// Who may enter; `None`: everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionRates>,
@@ -140,6 +143,7 @@ impl LinkRates {
             limit_bps: link.rate_bps,
             all: Rates::of(&sum, length_s),
             dropped: by_second(&sum.dropped, length_s),
+            lost: per_second(link.lost_ns, length_s) / 1e9,
             admission: link.admission.as_ref().map(|seen| AdmissionRates::of(seen, length_s)),
             classes: classes(link, length_s),
         }

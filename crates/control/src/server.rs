@@ -9,17 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_config::{
-    Change, ChangeError, ForwarderState, RouterConfig, parse_change, parse_fairdrop,
+    Change, ChangeError, ForwarderState, RouterConfig, parse_change, parse_fairdrop, parse_filter,
 };
 use evenkeel_core::packet::FlowKeyError;
+use evenkeel_router::watch::Watch;
 use evenkeel_router::{Command, CommandError, Reply, lock};
 use evenkeel_settings::{Diagnostics, key_line};
 use thiserror::Error;
 
 use crate::confirm::{self, Applied, ConfirmError, names};
 pub use crate::listen::{IDLE, MAX_CLIENTS, ServerError};
-use crate::listen::{Kind, Listener};
-use crate::protocol::{Answer, Changes, MAX_LINE, Request, Version};
+use crate::listen::{Kind, Listener, Peer};
+use crate::protocol::{Answer, Changes, JournalLine, MAX_LINE, Request, Version};
 
 /// Longest request at the monitoring socket, bytes.
 const MAX_QUESTION: u64 = 4_096;
@@ -39,6 +40,17 @@ pub trait Target: Send + Sync + 'static {
 
     /// Something was changed.
     fn changed(&self, _changes: &Changes) {}
+
+    /// The change that waited stays.
+    fn confirmed(&self, _peer: &Peer) {}
+
+    /// Somebody asked for a change that was refused.
+    fn refused(&self, _peer: &Peer, _why: &str) {}
+
+    /// The lines of the log after a number, the oldest first; `None`: none is kept.
+    fn journal(&self, _after: u64) -> Option<Vec<JournalLine>> {
+        None
+    }
 
     /// A change that was not confirmed in time was undone, or could not be.
     fn undone(&self, _result: Result<(), CommandError>) {}
@@ -117,7 +129,18 @@ impl Server {
         let kind = Kind { mode: 0o600, group: None, longest: MAX_LINE, name: "control" };
         let control = Listener::start(path, &kind, {
             let (shared, target) = (Arc::clone(&shared), Arc::clone(&target));
-            Arc::new(move |line| answer(line, |request| carry_out(request, &shared, &target)))
+            Arc::new(move |line, peer| {
+                answer(line, |request| {
+                    let asks = request.is_question();
+                    let done = carry_out(request, peer, &shared, &target);
+                    if let Err(why) = done.as_ref().map_err(ToString::to_string)
+                        && !asks
+                    {
+                        target.refused(peer, &why);
+                    }
+                    done
+                })
+            })
         })?;
         Ok(Self { shared, target, control, monitor: None })
     }
@@ -138,8 +161,8 @@ impl Server {
         let listener = Listener::start(
             path,
             &kind,
-            Arc::new(move |line| {
-                answer(line, |request| carry_out(question(request, &turn)?, &shared, &target))
+            Arc::new(move |line, peer| {
+                answer(line, |request| carry_out(question(request, &turn)?, peer, &shared, &target))
             }),
         )?;
         self.monitor = Some(listener);
@@ -183,10 +206,10 @@ fn question(mut request: Request, turn: &Mutex<Instant>) -> Result<Request, Requ
     if !request.is_question() {
         return Err(RequestError::NoQuestion);
     }
-    if let Request::Flows { top, .. } = &mut request {
+    if let Request::Flows { top, .. } | Request::Busiest { top } = &mut request {
         *top = MAX_FLOWS.min(*top);
     }
-    if !matches!(request, Request::Version) {
+    if !matches!(request, Request::Version | Request::Journal { .. }) {
         let mut next = lock(turn);
         thread::sleep(next.saturating_duration_since(Instant::now()));
         *next = Instant::now() + BETWEEN_QUESTIONS;
@@ -200,14 +223,16 @@ enum RequestError {
     #[error("not a request: {0}")]
     NotARequest(#[from] serde_json::Error),
     #[error(
-        "it would change the router, and here it can only be asked (show, flows, explain, \
-             version): use its control socket"
+        "it would change the router, and here it can only be asked (show, flows, busiest, explain, \
+             journal, version): use its control socket"
     )]
     NoQuestion,
     #[error("{0}: whoever is not in it any more has no plan; if that is meant, say so with --yes")]
     Shrinks(String),
     #[error("there is no such [[tree]], or there are several: name one")]
     NoTree,
+    #[error("this router keeps no journal")]
+    NoJournal,
     #[error("{0}")]
     Flow(#[from] FlowKeyError),
     #[error("{0}")]
@@ -228,15 +253,27 @@ enum RequestError {
 /// Turns a request into a command of the router.
 fn carry_out(
     request: Request,
+    peer: &Peer,
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
 ) -> Result<Answer, RequestError> {
     let change = match request {
         Request::Version => return Ok(Answer::Version(Version::own())),
         Request::Show => return asked(Command::Show, target),
+        Request::Journal { after } => {
+            return target.journal(after).map(Answer::Journal).ok_or(RequestError::NoJournal);
+        }
         Request::Explain { flow, link } => {
             return asked(Command::Explain { link, flow: flow.parse()? }, target);
         }
+        Request::Busiest { top } => return asked(Command::Busiest { top }, target),
+        Request::Watch { id, filter, port, drops, snap } => {
+            let rules = parse_filter(&filter)?;
+            let watch = Watch { id, filter: rules, port, drops, snap };
+            return watched(watch, &filter, peer, target);
+        }
+        Request::Sightings { id } => return asked(Command::Sightings { id }, target),
+        Request::Unwatch => return asked(Command::Unwatch, target),
         Request::Flows { top, link } => return asked(Command::Flows { link, top }, target),
         Request::Running => {
             return Ok(Answer::Running(Box::new(lock(&shared.applied).running())));
@@ -251,7 +288,7 @@ fn carry_out(
                 return Err(RequestError::Shrinks(shrunk));
             }
             let within = confirm_ms.map(Duration::from_millis);
-            let done = confirm::reload(shared, target, file.clone(), config, within);
+            let done = confirm::reload(shared, target, peer, file.clone(), config, within);
             return done.map(Answer::Changes).map_err(|error| match error {
                 ConfirmError::Router(source) => {
                     RequestError::Reload { place: place_of(&source, &text, &file), source }
@@ -269,7 +306,7 @@ fn carry_out(
             return list.map(Answer::Text).ok_or(RequestError::NoTree);
         }
         Request::Confirm => {
-            return Ok(Answer::Changes(confirm::confirm(shared)?));
+            return Ok(Answer::Changes(confirm::confirm(shared, &**target, peer)?));
         }
         Request::Fairdrop { key, value } => {
             Change::FairDrop(shared.with_classes(|classes| parse_fairdrop(&key, &value, classes))?)
@@ -292,7 +329,21 @@ fn carry_out(
             shared.link_change(&link, "discipline", None, &discipline_table(&value))?
         }
     };
-    Ok(Answer::Changes(confirm::change(shared, &**target, &change)?))
+    Ok(Answer::Changes(confirm::change(shared, &**target, peer, &change)?))
+}
+
+/// Has packets watched, which are others' affair: the log says who does.
+fn watched(
+    watch: Watch,
+    filter: &str,
+    peer: &Peer,
+    target: &Arc<dyn Target>,
+) -> Result<Answer, RequestError> {
+    let answer = asked(Command::Watch(watch), target)?;
+    let changes =
+        vec![format!("packets are watched: {}", if filter.is_empty() { "all" } else { filter })];
+    target.changed(&Changes { changes, by: Some(peer.to_string()), ..Changes::default() });
+    Ok(answer)
 }
 
 /// The router's answer to what changes nothing.
@@ -303,6 +354,8 @@ fn asked(command: Command, target: &Arc<dyn Target>) -> Result<Answer, RequestEr
         Reply::Text(text) => Answer::Text(text),
         Reply::Flows(flows) => Answer::Flows(flows),
         Reply::Nodes(nodes) => Answer::Nodes(nodes),
+        Reply::Busiest(flows) => Answer::Busiest(flows),
+        Reply::Sightings(seen) => Answer::Sightings(seen),
     })
 }
 

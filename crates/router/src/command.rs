@@ -4,7 +4,8 @@ use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::FlowKey;
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{FlowSnapshot, NodeSnapshot, Snapshot};
+use crate::snapshot::{BusyFlow, FlowSnapshot, NodeSnapshot, Snapshot};
+use crate::watch::{Sightings, Watch};
 
 /// A request to the worker. Links are named by their port.
 #[derive(Clone, Debug)]
@@ -29,6 +30,20 @@ pub enum Command {
     },
     /// What is known of nodes and subscribers of trees.
     Nodes(NodeQuery),
+    /// The flows that send most by each link, from a sample: see [`BusyFlow`].
+    Busiest {
+        /// How many at most.
+        top: usize,
+    },
+    /// Tells what happens to packets, stage by stage, to who asks for [`Command::Sightings`].
+    Watch(Watch),
+    /// What was seen of the packets that are watched.
+    Sightings {
+        /// That of the [`Watch`].
+        id: u64,
+    },
+    /// Watches no more.
+    Unwatch,
     /// Makes the running router as the file says. What cannot change while it runs is refused:
     /// [`CommandError::NeedsRestart`](crate::CommandError::NeedsRestart).
     Reload(Box<RouterConfig>),
@@ -47,6 +62,10 @@ pub enum Reply {
     Flows(Vec<FlowSnapshot>),
     /// Nodes of trees.
     Nodes(Vec<NodeSnapshot>),
+    /// The busiest flows.
+    Busiest(Vec<BusyFlow>),
+    /// What was seen.
+    Sightings(Sightings),
 }
 
 /// Which nodes of trees are asked for.

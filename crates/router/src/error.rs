@@ -203,15 +203,12 @@ pub enum CommandError {
         /// Its discipline.
         discipline: &'static str,
     },
-    /// It was asked what happened to a flow where no admission remembers, and nothing did.
-    #[error("{}, and nothing of the flow waits or was dropped or marked of late", match link {
-        Some(link) => format!("link {link} has no admission"),
-        None => "no link of this router has an admission".to_owned(),
-    })]
-    NoAdmission {
-        /// The link that was asked; `None`: all.
-        link: Option<String>,
-    },
+    /// Nothing is seen for who asks.
+    #[error(
+        "nobody watches packets by this number any more: another watch took its place, nobody \
+         asked for 5 s, or the router was made anew; begin again"
+    )]
+    NotWatching,
     /// Several workers cannot share it.
     #[error("{0}")]
     Workers(#[from] WorkersError),

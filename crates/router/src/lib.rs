@@ -27,6 +27,7 @@ pub mod pipeline;
 mod prepare;
 pub mod snapshot;
 mod start;
+pub mod watch;
 pub mod window;
 mod worker;
 mod workers;

@@ -3,34 +3,43 @@
 use evenkeel_core::measure::Tally;
 
 use crate::command::{Command, Reply};
-use crate::snapshot::{FlowSnapshot, Snapshot};
+use crate::snapshot::{BusyFlow, FlowSnapshot, Snapshot};
+use crate::watch::Sightings;
 
-/// The answers of several workers to a question about flows, each of which one of them meets: all
-/// that they tell.
+/// The answers of several workers to a question about packets and flows, each of which one of them
+/// meets: all that they tell.
 pub(crate) fn merged_replies(replies: Vec<Reply>, command: &Command) -> Reply {
-    let (mut flows, mut text, mut sentences) = (Vec::new(), String::new(), false);
+    let (mut flows, mut busy, mut text) = (Vec::new(), Vec::new(), String::new());
+    let mut sightings = Sightings::default();
     for reply in replies {
         match reply {
             Reply::Flows(more) => flows.extend(more),
-            Reply::Text(more) => {
-                text.push_str(&more);
-                sentences = true;
+            Reply::Busiest(more) => busy.extend(more),
+            Reply::Text(more) => text.push_str(&more),
+            Reply::Sightings(more) => {
+                sightings.seen.extend(more.seen);
+                sightings.missed += more.missed;
             }
             Reply::Done | Reply::Snapshot(_) | Reply::Nodes(_) => {}
         }
     }
-    if let Command::Flows { top, .. } = command {
-        flows.sort_unstable_by(FlowSnapshot::busiest_first);
-        flows.truncate(*top);
-    }
-    match (sentences, text.is_empty()) {
-        (false, _) => Reply::Flows(flows),
-        (true, false) => Reply::Text(text),
-        (true, true) => Reply::Text(
-            "no worker remembers anything of it: its next packet is decided upon like that of a \
-             new flow\n"
-                .into(),
-        ),
+    match command {
+        Command::Flows { top, .. } => {
+            flows.sort_unstable_by(FlowSnapshot::busiest_first);
+            flows.truncate(*top);
+            Reply::Flows(flows)
+        }
+        Command::Busiest { top } => {
+            busy.sort_unstable_by(BusyFlow::busiest_first);
+            busy.truncate(*top);
+            Reply::Busiest(busy)
+        }
+        Command::Explain { .. } => Reply::Text(text),
+        Command::Sightings { .. } => {
+            sightings.seen.sort_by_key(|seen| seen.time_ns);
+            Reply::Sightings(sightings)
+        }
+        _ => Reply::Done,
     }
 }
 

@@ -20,7 +20,7 @@ mod admission;
 mod nodes;
 
 pub use crate::mirror::{MirrorFaults, RefusedNeighbours};
-pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
+pub use admission::{AdmissionSnapshot, BusyFlow, FlowSnapshot, UserSnapshot};
 pub use cluster::{
     BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
 };
@@ -416,6 +416,10 @@ counters! {
         gauge queued: u64, "packets";
         /// Scheduler calls that found no, one and several queues busy.
         count calls: [u64; 3], "calls";
+        /// Time of the paced wire that was lost while something waited for it, because the worker
+        /// came too late (`max_catch_up`), ns; of several workers the sum.
+        #[serde(default)]
+        count lost_ns: u64, "ns";
         /// Who may enter; `None`: everybody.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each admission: Option<AdmissionSnapshot>;

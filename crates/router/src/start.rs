@@ -68,9 +68,7 @@ impl Handle {
     pub fn snapshot(&self) -> Result<Snapshot, CommandError> {
         match self.send(Command::Show)? {
             Reply::Snapshot(snapshot) => Ok(*snapshot),
-            Reply::Done | Reply::Text(_) | Reply::Flows(_) | Reply::Nodes(_) => {
-                Err(CommandError::Stopped)
-            }
+            _ => Err(CommandError::Stopped),
         }
     }
 

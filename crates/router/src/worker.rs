@@ -388,6 +388,12 @@ impl Worker {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
             }
             Command::Nodes(query) => return pipeline.nodes(&query).map(Reply::Nodes),
+            Command::Busiest { top } => return Ok(Reply::Busiest(pipeline.busiest(now, top))),
+            Command::Watch(watch) => pipeline.watch(now, &watch)?,
+            Command::Sightings { id } => {
+                return pipeline.sightings(now, id).map(Reply::Sightings);
+            }
+            Command::Unwatch => pipeline.unwatch(),
             // What it cannot do has been done otherwise.
             Command::Reload(config) => {
                 pipeline.reload(now, &config)?;

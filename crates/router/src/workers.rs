@@ -359,7 +359,12 @@ impl WorkerPool {
             return wait(&answer, timeout);
         }
         match command {
-            Command::Explain { .. } | Command::Flows { .. } => {
+            Command::Explain { .. }
+            | Command::Flows { .. }
+            | Command::Busiest { .. }
+            | Command::Watch(_)
+            | Command::Sightings { .. }
+            | Command::Unwatch => {
                 let replies = members.ask_all(&command, timeout)?;
                 Ok(merged_replies(replies, &command))
             }
@@ -367,7 +372,7 @@ impl WorkerPool {
                 let replies = members.ask_all(&command, timeout)?.into_iter();
                 let snapshots = replies.filter_map(|reply| match reply {
                     Reply::Snapshot(snapshot) => Some(*snapshot),
-                    Reply::Done | Reply::Text(_) | Reply::Flows(_) | Reply::Nodes(_) => None,
+                    _ => None,
                 });
                 Ok(Reply::Snapshot(Box::new(merged(snapshots.collect()))))
             }

@@ -49,6 +49,8 @@ function lasted(s) {
   return s < 172800 ? +(s / 3600).toFixed(1) + " h" : +(s / 86400).toFixed(1) + " days";
 }
 const clock = ms => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const moment = ms => Date.now() - ms < 86400000 ? clock(ms) : new Date(ms).toLocaleString([], { day: "2-digit", month: "2-digit", hour: "2-digit", minute: "2-digit", hour12: false });
+const KINDS = { raised: "✕ ", cleared: "● over: " };
 const share = part => (part * 100 >= 10 ? Math.round(part * 100) : +(part * 100).toFixed(1)) + " %";
 const sum = object => Object.values(object).reduce((all, one) => all + one, 0);
 const words = reason => reason.replaceAll("_", " ");
@@ -72,6 +74,7 @@ async function choose(router) {
   const [windows, marks] = await Promise.all([get(path + "/windows?last=" + HISTORY), get(path + "/marks")]);
   Object.assign(shown, { router, windows: windows.windows, marks: marks.marks });
   redraw();
+  begin();
 }
 
 function listen() {
@@ -89,6 +92,7 @@ function listen() {
     shown.windows.push(of);
     if (shown.windows.length > HISTORY) shown.windows.splice(0, shown.windows.length - HISTORY);
   });
+  on("alarm", of => { if (of.router === shown.router) onAlarm(of); });
   on("mark", of => { if (of.router === shown.router) shown.marks.push(of); });
   on("status", of => { shown.status[of.router] = { ...shown.status[of.router], error: undefined, ...of }; });
 }
@@ -118,7 +122,7 @@ function draw() {
   if (!last) return;
   drawFacts(last);
   const end = last.time_ms / 1000, from = end - shown.seconds;
-  const windows = shown.windows.filter(one => one.time_ms / 1000 >= from - 2 * shown.interval);
+  const windows = drawn().filter(one => one.time_ms / 1000 >= from - 2 * shown.interval);
   const names = new Set(last.links.map(link => link.link));
   for (const [name, card] of cards) if (!names.has(name)) { card.remove(); cards.delete(name); }
   for (const link of last.links) {
@@ -162,7 +166,8 @@ function drawFacts(last) {
 
 function drawMarks() {
   $("no-changes").hidden = shown.marks.length > 0;
-  const rows = shown.marks.map((mark, at) => make("li", {}, make("b", {}, `#${at + 1}`), make("time", {}, clock(mark.time_ms)), mark.text));
+  const rows = shown.marks.map((mark, at) => make("li", {}, make("b", {}, `#${at + 1}`), make("time", {}, moment(mark.time_ms)),
+    make("span", { class: mark.kind === "raised" ? "is-bad" : mark.kind === "cleared" ? "is-good" : "" }, KINDS[mark.kind] || "", mark.text)));
   $("marks").replaceChildren(...rows.reverse().slice(0, 30));
 }
 
@@ -208,8 +213,8 @@ class Plot {
       width: this.place.clientWidth, height: this.height, plugins: [marked], cursor: { drag: { x: false, y: false } }, padding: [8, 18, 0, 0],
       scales: { x: { time: true, range: () => this.span }, y: { range: top, distr: this.log ? 3 : 1 } },
       legend: { live: true, markers: { dash: (_, at) => ["solid", "dashed", "dotted", "dashed"][DASHES.findIndex(dash => dash === (curves[at - 1]?.dash || DASHES[0])) % 4] || "dashed" } },
-      axes: [{ ...line, size: 26, space: 70, values: (_, ticks) => ticks.map(s => new Date(s * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false,
-        second: ticks.length > 1 && ticks[1] - ticks[0] < 60 ? "2-digit" : undefined })) },
+      axes: [{ ...line, size: 26, space: 70, values: (_, ticks) => ticks.map(s => ticks.length > 1 && ticks[1] - ticks[0] >= 43200 ? new Date(s * 1000).toLocaleDateString([], { day: "2-digit", month: "2-digit" })
+        : new Date(s * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false, second: ticks.length > 1 && ticks[1] - ticks[0] < 60 ? "2-digit" : undefined })) },
         { ...line, size: 66, space: this.log ? 22 : 34, values: (_, ticks) => ticks.map(tick => tick === null ? "" : format(tick)) }],
       series: [{ label: "at", value: (_, s) => s ? clock(s * 1000) : "" }, ...curves.map(curve => ({ label: curve.name, stroke: curve.hue, dash: curve.dash, width: curve.width || 1.75,
         points: { show: false }, spanGaps: false, fill: curve.fill, value: (_, value) => value === null || value === undefined ? "" : format(value) }))],
@@ -261,7 +266,7 @@ class LinkCard {
     const out = [];
     for (const one of windows) {
       const link = one.links.find(link => link.link === this.name);
-      if (out.length && one.time_ms / 1000 - out.at(-1).t > 3 * Math.max(shown.interval, one.length_s)) out.push({ t: out.at(-1).t + shown.interval, link: null });
+      if (out.length && one.time_ms / 1000 - out.at(-1).t > 3 * Math.max(shown.interval, one.length_s, out.at(-1).length || 0)) out.push({ t: out.at(-1).t + shown.interval, link: null });
       out.push({ t: one.time_ms / 1000, length: one.length_s, link: link || null });
     }
     return out;
@@ -371,10 +376,9 @@ class LinkCard {
   }
 }
 
-for (const choice of document.querySelectorAll("#range input")) choice.onchange = () => { shown.seconds = +choice.value; redraw(); };
+for (const choice of document.querySelectorAll("#range input")) choice.onchange = () => { shown.seconds = +choice.value; readPast().catch(() => {}); redraw(); };
 addEventListener("hashchange", () => choose(decodeURIComponent(location.hash.slice(1))).catch(() => {}));
 dark.addEventListener("change", redraw);
 async function start() {
   try { await load(); listen(); } catch { notice("evenkeel serve does not answer. Trying again …"); setTimeout(start, 3000); }
 }
-start();

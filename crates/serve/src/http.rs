@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,6 +12,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use evenkeel_control::{Client, ClientError};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,25 +20,38 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::accept::MAX_STREAMS;
-use crate::metrics;
 use crate::state::State;
+use crate::{metrics, past};
 
 /// Windows that are told at most, the last hour of them.
 const MAX_WINDOWS: usize = 3_600;
+
+/// Windows of the past that are told at most.
+const MAX_POINTS: usize = 2_000;
+/// Flows that are told at most.
+const MAX_FLOWS: usize = 1_000;
+/// Answers that read files or ask routers at the same time.
+const SLOW: usize = 2;
+/// How long such an answer waits for its turn.
+const WAIT: Duration = Duration::from_secs(10);
+/// What those are told that wait for longer.
+const BUSY: &str = "too many ask for this at the same time: try again later";
 
 /// What answers share.
 #[derive(Clone)]
 struct Served {
     state: Arc<State>,
     streams: Arc<Semaphore>,
+    slow: Arc<Semaphore>,
     hosts: Arc<[String]>,
 }
 
 /// The page and what it needs: all of it in the program, nothing from elsewhere.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 7] = [
     ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("../page/page.js")),
+    ("/more.js", "text/javascript; charset=utf-8", include_str!("../page/more.js")),
     ("/uPlot.js", "text/javascript; charset=utf-8", include_str!("../page/uPlot.iife.min.js")),
     ("/uPlot.css", "text/css; charset=utf-8", include_str!("../page/uPlot.min.css")),
     ("/uPlot.LICENSE", "text/plain; charset=utf-8", include_str!("../page/uPlot.LICENSE")),
@@ -49,7 +64,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>) -> Router {
     let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-    let served = Served { state, streams, hosts: hosts.into() };
+    let slow = Arc::new(Semaphore::new(SLOW));
+    let served = Served { state, streams, slow, hosts: hosts.into() };
     let mut routes = Router::new();
     for (path, kind, text) in FILES {
         routes =
@@ -62,6 +78,10 @@ pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>) -> Router {
         .route("/api/v1/routers/{router}/state", get(state_of))
         .route("/api/v1/routers/{router}/windows", get(windows))
         .route("/api/v1/routers/{router}/marks", get(marks))
+        .route("/api/v1/routers/{router}/alarms", get(alarms))
+        .route("/api/v1/routers/{router}/history", get(history))
+        .route("/api/v1/routers/{router}/explain", get(explain))
+        .route("/api/v1/routers/{router}/flows", get(flows))
         .route("/api/v1/events", get(events))
         .fallback(|| async { failed(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .layer(middleware::from_fn_with_state(served.clone(), guard))
@@ -183,6 +203,114 @@ async fn marks(Shared(served): Shared<Served>, Path(name): Path<String>) -> Resp
     Json(json!({ "router": name, "marks": marks })).into_response()
 }
 
+async fn alarms(Shared(served): Shared<Served>, Path(name): Path<String>) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let alarms: Vec<_> = router.read(|seen| seen.alarms.known().cloned().collect());
+    Json(json!({ "router": name, "alarms": alarms })).into_response()
+}
+
+/// Which part of the past.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Span {
+    from_ms: u64,
+    #[serde(default = "for_ever")]
+    to_ms: u64,
+    /// How many windows at most.
+    #[serde(default = "some")]
+    points: usize,
+}
+
+fn for_ever() -> u64 {
+    u64::MAX
+}
+
+async fn history(
+    Shared(served): Shared<Served>,
+    Path(name): Path<String>,
+    Query(Span { from_ms, to_ms, points }): Query<Span>,
+) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let Some(file) = router.file.clone() else {
+        let text = "nothing is kept: start evenkeel serve with --history FOLDER";
+        return failed(StatusCode::NOT_FOUND, text);
+    };
+    let points = points.clamp(1, MAX_POINTS);
+    let read = move || past::read(&file, from_ms, to_ms, points);
+    match served.slowly(read).await {
+        Some(Ok(windows)) => Json(json!({ "router": name, "windows": windows })).into_response(),
+        Some(Err(error)) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, BUSY),
+    }
+}
+
+/// How many flows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Top {
+    #[serde(default = "hundred")]
+    top: usize,
+}
+
+fn hundred() -> usize {
+    100
+}
+
+async fn flows(
+    Shared(served): Shared<Served>,
+    Path(name): Path<String>,
+    Query(Top { top }): Query<Top>,
+) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let socket = router.watched.socket.clone();
+    let ask = move || Client::connect(&socket)?.busiest(top.clamp(1, MAX_FLOWS));
+    match served.slowly(ask).await {
+        Some(Ok(flows)) => Json(json!({ "router": name, "flows": flows })).into_response(),
+        Some(Err(error)) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, BUSY),
+    }
+}
+
+/// Which flow.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    flow: String,
+    link: Option<String>,
+}
+
+async fn explain(
+    Shared(served): Shared<Served>,
+    Path(name): Path<String>,
+    Query(About { flow, link }): Query<About>,
+) -> Response {
+    let Some(router) = served.state.router(&name) else { return no_such_router() };
+    let socket = router.watched.socket.clone();
+    let ask = move || Client::connect(&socket)?.explain(&flow, link.as_deref());
+    match served.slowly(ask).await {
+        Some(Ok(text)) => {
+            let lines: Vec<&str> = text.lines().collect();
+            Json(json!({ "router": name, "lines": lines })).into_response()
+        }
+        Some(Err(ClientError::Refused(why))) => failed(StatusCode::BAD_REQUEST, &why),
+        Some(Err(error)) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, BUSY),
+    }
+}
+
+impl Served {
+    /// Does what takes time beside the others' answers, a few at a time; `None`: too many want to.
+    async fn slowly<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = Arc::clone(&self.slow).acquire_owned();
+        let place = tokio::time::timeout(WAIT, place).await.ok()?.ok()?;
+        let done = tokio::task::spawn_blocking(move || (work(), place)).await;
+        done.ok().map(|(done, _place)| done)
+    }
+}
+
 async fn events(Shared(served): Shared<Served>) -> Response {
     let Ok(place) = Arc::clone(&served.streams).try_acquire_owned() else {
         return failed(StatusCode::SERVICE_UNAVAILABLE, "too many event streams: try again later");
@@ -225,7 +353,7 @@ mod tests {
     fn the_page_asks_for_nothing_from_elsewhere_and_is_small() {
         let size: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
         assert!(size <= 300 << 10, "{size} bytes");
-        for (path, _, text) in &FILES[..3] {
+        for (path, _, text) in &FILES[..4] {
             assert!(!text.contains("//cdn") && !text.contains("src=\"http"), "{path}");
         }
     }

@@ -7,14 +7,20 @@
 //! - `watch`: a thread per router reads its counters each interval, and finds it again after it was
 //!   restarted.
 //! - `state`: what was read last, the windows of the last hour, and what was seen to change.
+//! - `past`: files of what was, from seconds to a month (crate `history`).
+//! - `alarms`, `hook`: what should be known without looking, and a command that is told.
 //! - `metrics`: the counters of all routers as OpenMetrics, named by their declarations.
 //! - `http`, `accept`: the routes, and the bounds for slow, many and hostile clients.
 #![forbid(unsafe_code)]
 
 mod accept;
+mod alarms;
+mod hook;
 mod http;
+mod mark;
 mod metrics;
 mod options;
+mod past;
 mod state;
 mod watch;
 
@@ -25,6 +31,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 pub use accept::{HEADERS_WITHIN, MAX_CONNECTIONS, MAX_STREAMS};
+pub use hook::Hook;
 use options::check_names;
 pub use options::{HISTORY, LISTEN, Options, ServeError, Watched};
 use state::State;
@@ -49,7 +56,7 @@ impl Server {
         let socket = TcpListener::bind(options.listen).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let state = Arc::new(State::new(&options.routers, options.interval));
+        let state = Arc::new(State::new(&options)?);
         for at in 0..options.routers.len() {
             let state = Arc::clone(&state);
             thread::Builder::new()

@@ -133,9 +133,25 @@ fn families(state: &State) -> Families {
         add(&mut all, "up", help, &labels, MetricType::Gauge, answers.into());
         let help = "How often the router was seen to have been started anew.";
         add(&mut all, "restarts_seen", help, &labels, MetricType::Counter, restarts);
+        let help = "Whether an alarm is raised: 1, or over: 0. `about`: a port or link.";
+        router.read(|seen| {
+            for alarm in seen.alarms.known() {
+                let labels = with(&labels, "alarm", alarm.alarm);
+                let labels = with(&labels, "about", &alarm.about);
+                add(&mut all, "alarm", help, &labels, MetricType::Gauge, alarm.raised.into());
+            }
+        });
+        let help = "How often something of the past could not be noted in its file.";
+        let failed = router.past().failed;
+        add(&mut all, "serve_history_failed", help, &labels, MetricType::Counter, failed);
         if let Some(snapshot) = snapshot.filter(|_| answers) {
             of_router(&mut all, &snapshot, &labels);
         }
+    }
+    if let Some(hook) = &state.hook {
+        let help = "How often the command for alarms failed, or was not run.";
+        let none = Vec::new();
+        add(&mut all, "serve_hook_failed", help, &none, MetricType::Counter, hook.failed());
     }
     let left_out = all.2;
     all.1 = 0;
@@ -306,16 +322,14 @@ fn spread(buckets: &[Value]) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Watched;
     use evenkeel_control::Version;
     use evenkeel_core::Bytes;
     use evenkeel_core::measure::ClassCounters;
     use evenkeel_router::snapshot::{
         AdmissionSnapshot, BalancerSnapshot, ClassSnapshot, ClusterSnapshot, CycleSnapshot,
-        FairDropSnapshot, LinkSnapshot, PortSnapshot, RemovedSnapshot, ServiceSnapshot,
-        UserSnapshot,
+        FairDropSnapshot, FollowSnapshot, LinkSnapshot, PortSnapshot, RemovedSnapshot,
+        ServiceSnapshot, UserSnapshot,
     };
-    use std::time::Duration;
 
     /// A router with one of everything that can be counted.
     fn snapshot() -> Snapshot {
@@ -340,6 +354,7 @@ mod tests {
             rate_bps: Some(5_000_000),
             calls: [1, 2, 3],
             admission: Some(admission),
+            follow: Some(FollowSnapshot::default()),
             classes: vec![class],
             ..LinkSnapshot::default()
         };
@@ -360,8 +375,7 @@ mod tests {
     }
 
     fn text_of(snapshot: Snapshot) -> String {
-        let watched = Watched { name: "edge".into(), socket: "/nowhere".into() };
-        let state = Arc::new(State::new(&[watched], Duration::from_secs(1)));
+        let state = Arc::new(State::new(&crate::options::edge()).unwrap());
         state.read(0, snapshot, &Version::own());
         text(state).unwrap()
     }
@@ -448,8 +462,7 @@ mod tests {
         let link = LinkSnapshot { classes, ..many.links[0].clone() };
         many.links =
             (0..16).map(|n| LinkSnapshot { port: format!("p{n}"), ..link.clone() }).collect();
-        let watched = Watched { name: "edge".into(), socket: "/nowhere".into() };
-        let state = Arc::new(State::new(&[watched], Duration::from_secs(1)));
+        let state = Arc::new(State::new(&crate::options::edge()).unwrap());
         state.read(0, many, &Version::own());
         let all = families(&state);
         let told: usize = all.0.values().map(|family| family.series.len()).sum();

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use evenkeel_history::HistoryError;
 use thiserror::Error;
+
+use crate::hook::Hook;
 
 /// Where it listens unless told.
 pub const LISTEN: &str = "127.0.0.1:7717";
@@ -33,6 +36,11 @@ pub struct Options {
     /// Names of this machine that browsers may ask for. Addresses and `localhost` always are; any
     /// other name could be a stranger's page that leads its visitors' browsers here.
     pub hosts: Vec<String>,
+    /// The folder in which each router has a file of its past, and how large each is; `None`: the
+    /// last hour is remembered, in memory.
+    pub history: Option<(PathBuf, u64)>,
+    /// What is run for each alarm.
+    pub hook: Option<Hook>,
 }
 
 /// Why nothing is served.
@@ -52,6 +60,9 @@ pub enum ServeError {
     /// A name cannot stand in a path.
     #[error("{0:?} cannot be a router's name: letters, digits, `-`, `_` and `.`, up to 64")]
     BadName(String),
+    /// The past cannot be kept.
+    #[error("the history: {0}")]
+    History(#[from] HistoryError),
     /// No thread, no descriptor.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -69,4 +80,17 @@ pub(crate) fn check_names(routers: &[Watched]) -> Result<(), ServeError> {
         }
     }
     Ok(())
+}
+
+/// Of a router that is not there.
+#[cfg(test)]
+pub(crate) fn edge() -> Options {
+    Options {
+        routers: vec![Watched { name: "edge".into(), socket: "/nowhere".into() }],
+        listen: "127.0.0.1:0".parse().unwrap(),
+        interval: Duration::from_secs(1),
+        hosts: Vec::new(),
+        history: None,
+        hook: None,
+    }
 }

@@ -1,18 +1,24 @@
 //! What was read of the routers: the last counters, the windows of the last hour, what changed.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use evenkeel_control::Version;
 use evenkeel_control::rates::RouterRates;
+use evenkeel_control::{JournalLine, Version};
+use evenkeel_history::HistoryError;
 use evenkeel_router::Snapshot;
 use evenkeel_router::window::between;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-use crate::options::{HISTORY, Watched};
+use crate::alarms::{self, Alarm, Alarms, Kind};
+use crate::hook::Hook;
+use crate::mark::Mark;
+use crate::options::{HISTORY, Options, Watched};
+use crate::past::Past;
 
 /// Rows of classes that are remembered of a router, so that many classes cost history, not memory:
 /// some 40 MB.
@@ -27,6 +33,8 @@ const BEHIND: usize = 64;
 pub(crate) struct State {
     pub(crate) routers: Vec<Router>,
     pub(crate) interval: Duration,
+    pub(crate) hook: Option<Hook>,
+    began: Instant,
     events: broadcast::Sender<Arc<Event>>,
     stopping: AtomicBool,
 }
@@ -34,7 +42,7 @@ pub(crate) struct State {
 /// What happened, as the stream tells it.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// `window`, `mark` or `status`.
+    /// `window`, `mark`, `alarm` or `status`.
     pub(crate) kind: &'static str,
     /// JSON.
     pub(crate) text: String,
@@ -44,7 +52,10 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) watched: Watched,
+    /// The file of its past.
+    pub(crate) file: Option<PathBuf>,
     seen: RwLock<Seen>,
+    past: Mutex<Past>,
 }
 
 /// What is known of a router.
@@ -54,6 +65,9 @@ pub(crate) struct Seen {
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     pub(crate) windows: VecDeque<Arc<RouterRates>>,
     pub(crate) marks: VecDeque<Mark>,
+    pub(crate) alarms: Alarms,
+    /// The last line of the router's journal that was read; `None`: it keeps none.
+    journal: Option<u64>,
     /// How often it was seen to have been started anew.
     pub(crate) restarts: u64,
     rows: usize,
@@ -78,15 +92,6 @@ pub(crate) enum Status {
     },
 }
 
-/// Something that changed, seen from its counters.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Mark {
-    /// When, ms since 1970.
-    pub(crate) time_ms: u64,
-    /// What, in words.
-    pub(crate) text: String,
-}
-
 /// What a router is called with what is said of it.
 #[derive(Serialize)]
 struct Named<'a, T: Serialize> {
@@ -96,19 +101,37 @@ struct Named<'a, T: Serialize> {
 }
 
 impl State {
-    pub(crate) fn new(routers: &[Watched], interval: Duration) -> Self {
-        let router =
-            |watched: &Watched| Router { watched: watched.clone(), seen: RwLock::default() };
-        Self {
-            routers: routers.iter().map(router).collect(),
-            interval,
+    /// # Errors
+    /// The file of a router's past cannot be had.
+    pub(crate) fn new(options: &Options) -> Result<Self, HistoryError> {
+        let keep = u64::try_from(HISTORY.as_millis()).unwrap_or(u64::MAX);
+        let router = |watched: &Watched| -> Result<Router, HistoryError> {
+            let place = options.history.as_ref();
+            let past = Past::open(place, &watched.name)?;
+            let (windows, marks) = past.known(now_ms().saturating_sub(keep));
+            let mut seen = Seen { journal: Some(0), ..Seen::default() };
+            for window in windows {
+                seen.remember(&Arc::new(window), HISTORY.as_secs() as usize * 5);
+            }
+            seen.remember_marks(&marks);
+            let file = place.map(|(folder, _)| crate::past::file_of(folder, &watched.name));
+            let past = Mutex::new(past);
+            Ok(Router { watched: watched.clone(), file, seen: RwLock::new(seen), past })
+        };
+        Ok(Self {
+            routers: options.routers.iter().map(router).collect::<Result<_, _>>()?,
+            interval: options.interval,
+            hook: options.hook.clone(),
+            began: Instant::now(),
             events: broadcast::channel(BEHIND).0,
             stopping: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        // Whoever comes next may write them, however long a thread waits for its router.
+        self.routers.iter().for_each(|router| router.past().close());
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -133,12 +156,46 @@ impl State {
     /// The router at this place answers, or does not.
     pub(crate) fn is(&self, at: usize, status: Status) {
         let router = &self.routers[at];
+        let bad = match &status {
+            Status::Silent { error } => Some(format!(
+                "the router does not answer: the kernel forwards, nothing is shaped ({error})"
+            )),
+            Status::Unknown | Status::Answers { .. } => None,
+        };
         let mut seen = router.write();
-        if seen.status != status {
-            seen.status = status.clone();
-            drop(seen);
+        let alarms = seen.alarms.one(self.began.elapsed(), now_ms(), Kind::Silent, bad);
+        let new = seen.status != status;
+        seen.status = status.clone();
+        drop(seen);
+        if new {
             self.tell("status", router, &status);
         }
+        self.alarmed(router, alarms);
+    }
+
+    /// After which line the journal of the router is to be read; `None`: it keeps none.
+    pub(crate) fn journal_after(&self, at: usize) -> Option<u64> {
+        self.routers[at].read(|seen| seen.journal)
+    }
+
+    /// The router's journal was read, or it has none.
+    pub(crate) fn said(&self, at: usize, lines: Option<Vec<JournalLine>>) {
+        let router = &self.routers[at];
+        let mut seen = router.write();
+        let Some(lines) = lines else {
+            seen.journal = None;
+            return;
+        };
+        if let Some(last) = lines.last() {
+            seen.journal = Some(last.number);
+        }
+        // What an earlier life of this server has read already, or this one before the router was
+        // started anew.
+        let known = seen.marks.back().map_or(0, |mark| mark.time_ms);
+        drop(seen);
+        let new = lines.into_iter().filter(|line| line.time_ms > known);
+        let marks: Vec<_> = new.map(|line| Mark::change(line.time_ms, line.text)).collect();
+        self.happened(router, &marks);
     }
 
     /// Its counters were read.
@@ -153,36 +210,83 @@ impl State {
             return;
         };
         let restarted = snapshot.uptime_ns < before.uptime_ns;
-        let window = Arc::new(RouterRates::of(&between(&before, &snapshot), time_ms));
-        let marks = changes(&before, &snapshot, time_ms);
+        let window = between(&before, &snapshot);
+        let rates = Arc::new(RouterRates::of(&window, time_ms));
         let keep = (HISTORY.as_millis() / self.interval.as_millis().max(1)) as usize;
         let mut seen = router.write();
         seen.restarts += u64::from(restarted);
-        seen.snapshot = Some(snapshot);
-        seen.remember(&window, keep);
-        seen.marks.extend(marks.iter().cloned());
-        let surplus = seen.marks.len().saturating_sub(MAX_MARKS);
-        seen.marks.drain(..surplus);
+        // A router that says itself what changes says it better; but not that it was not there.
+        let says = seen.journal.is_some();
+        if restarted && says {
+            seen.journal = Some(0);
+        }
+        let mut marks = changes(&before, &snapshot, time_ms);
+        marks.retain(|mark| !says || mark.text.ends_with(ANEW));
+        let signs = alarms::signs(&before, &snapshot, &window.counted, &rates);
+        let now = self.began.elapsed();
+        let mut alarms = seen.alarms.counted(now, time_ms, signs);
+        seen.snapshot = Some(Arc::clone(&snapshot));
+        seen.remember(&rates, keep);
         drop(seen);
-        self.tell("window", router, &*window);
-        for mark in &marks {
+        let mut past = router.past();
+        past.window(&rates, &snapshot, restarted);
+        let why = past.why.clone().map(|why| format!("the past is not noted: {why}"));
+        drop(past);
+        alarms.extend(router.write().alarms.one(now, time_ms, Kind::NoHistory, why));
+        self.tell("window", router, &*rates);
+        self.happened(router, &marks);
+        self.alarmed(router, alarms);
+    }
+
+    /// Remembers and tells what happened.
+    fn happened(&self, router: &Router, marks: &[Mark]) {
+        router.write().remember_marks(marks);
+        for mark in marks {
+            router.past().happened(mark);
             self.tell("mark", router, mark);
+        }
+    }
+
+    /// Tells alarms that are raised or over: to who listens, in the log, by the hook.
+    fn alarmed(&self, router: &Router, alarms: Vec<Alarm>) {
+        for alarm in alarms {
+            let (kind, word) = if alarm.raised { ("raised", "alarm") } else { ("cleared", "over") };
+            let name = &router.watched.name;
+            tracing::warn!("router {name}: {word}: {}", alarm.text);
+            let (time_ms, text) = (alarm.since_ms, alarm.text.clone());
+            self.happened(router, &[Mark { time_ms, kind: kind.to_owned(), text }]);
+            self.tell("alarm", router, &alarm);
+            self.hook.iter().for_each(|hook| hook.run(name, &alarm));
         }
     }
 }
 
 impl Router {
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
-        read(&self.seen.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+        read(&self.seen.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Seen> {
-        self.seen.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.seen.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn past(&self) -> std::sync::MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seen {
+    fn remember_marks(&mut self, marks: &[Mark]) {
+        self.marks.extend(marks.iter().cloned());
+        let surplus = self.marks.len().saturating_sub(MAX_MARKS);
+        self.marks.drain(..surplus);
+    }
+
+    /// What a clock that was set back has shown before is forgotten, as it comes again.
     fn remember(&mut self, window: &Arc<RouterRates>, keep: usize) {
+        while self.windows.back().is_some_and(|last| last.time_ms > window.time_ms) {
+            self.rows -= self.windows.pop_back().map_or(0, |last| rows(&last));
+        }
         self.rows += rows(window);
         self.windows.push_back(Arc::clone(window));
         while self.windows.len() > keep.max(1) || (self.rows > MAX_ROWS && self.windows.len() > 1) {
@@ -191,6 +295,9 @@ impl Seen {
         }
     }
 }
+
+/// How the sentence ends that says that a router is not the one it was.
+const ANEW: &str = "was started anew";
 
 fn rows(window: &RouterRates) -> usize {
     window.links.iter().map(|link| 1 + link.classes.len()).sum()
@@ -206,7 +313,7 @@ fn now_ms() -> u64 {
 fn changes(before: &Snapshot, now: &Snapshot, time_ms: u64) -> Vec<Mark> {
     let mut texts = Vec::new();
     if now.uptime_ns < before.uptime_ns {
-        texts.push(format!("router {} was started anew", now.router));
+        texts.push(format!("router {} {ANEW}", now.router));
     }
     for port in &now.ports {
         match before.port(&port.name) {
@@ -240,7 +347,7 @@ fn changes(before: &Snapshot, now: &Snapshot, time_ms: u64) -> Vec<Mark> {
             texts.push(format!("link {}: admission is {is}", link.port));
         }
     }
-    texts.into_iter().map(|text| Mark { time_ms, text }).collect()
+    texts.into_iter().map(|text| Mark::change(time_ms, text)).collect()
 }
 
 fn megabits(bps: u64) -> String {
@@ -267,14 +374,14 @@ mod tests {
     }
 
     fn state() -> State {
-        let watched = Watched { name: "edge".into(), socket: "/nowhere".into() };
-        State::new(&[watched], Duration::from_secs(1))
+        State::new(&crate::options::edge()).unwrap()
     }
 
     #[test]
     fn windows_marks_and_restarts_are_remembered_and_told() {
         let state = state();
         let mut events = state.events();
+        state.said(0, None);
         let version = Version::own();
         state.read(0, snapshot(10, true, Some(5_000_000)), &version);
         state.read(0, snapshot(11, false, Some(8_500_000)), &version);
@@ -301,15 +408,21 @@ mod tests {
     fn the_history_is_bounded_in_time_and_in_rows() {
         let mut seen = Seen::default();
         let link = LinkRates { classes: vec![ClassRates::default(); 65], ..LinkRates::default() };
-        let window = Arc::new(RouterRates { links: vec![link; 64], ..RouterRates::default() });
-        for _ in 0..1_000 {
-            seen.remember(&window, 3_600);
+        let links = vec![link; 64];
+        let at = |time_ms, links: &[LinkRates]| {
+            Arc::new(RouterRates { time_ms, links: links.to_vec(), ..RouterRates::default() })
+        };
+        for n in 1..=200 {
+            seen.remember(&at(n, &links), 3_600);
         }
         assert_eq!(seen.windows.len(), MAX_ROWS / (64 * 66));
-        let small = Arc::new(RouterRates::default());
-        for _ in 0..5_000 {
-            seen.remember(&small, 3_600);
+        for n in 1_001..=6_000 {
+            seen.remember(&at(n, &[]), 3_600);
         }
         assert_eq!((seen.windows.len(), seen.rows), (3_600, 0));
+        // The clock is set back by an hour and a bit.
+        seen.remember(&at(3_000, &links), 3_600);
+        assert_eq!(seen.windows.back().map(|last| last.time_ms), Some(3_000));
+        assert_eq!(seen.windows.len(), 601);
     }
 }

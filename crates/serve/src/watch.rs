@@ -28,6 +28,14 @@ fn follow(state: &State, at: usize) -> Result<(), ClientError> {
     let mut due = Instant::now();
     while !state.is_stopping() {
         state.read(at, client.show()?, &version);
+        if let Some(after) = state.journal_after(at) {
+            match client.journal(after) {
+                Ok(lines) => state.said(at, Some(lines)),
+                // One that keeps none, or of an older version.
+                Err(ClientError::Refused(_)) => state.said(at, None),
+                Err(error) => return Err(error),
+            }
+        }
         due = (due + state.interval).max(Instant::now());
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }

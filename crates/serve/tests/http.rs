@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_config::RouterConfig;
-use evenkeel_control::{Server as Control, Target, Version};
+use evenkeel_control::{JournalLine, Server as Control, Target, Version};
 use evenkeel_core::Bytes;
 use evenkeel_core::measure::ClassCounters;
 use evenkeel_router::snapshot::{
     AdmissionSnapshot, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot,
 };
 use evenkeel_router::{Command, CommandError, Reply};
-use evenkeel_serve::{HEADERS_WITHIN, MAX_CONNECTIONS, Options, ServeError, Server, Watched};
+use evenkeel_serve::{HEADERS_WITHIN, Hook, MAX_CONNECTIONS, Options, ServeError, Server, Watched};
 use serde_json::Value;
 
 const CONFIG: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n";
@@ -27,18 +27,36 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Ticking {
     asked: Mutex<u64>,
+    /// Its port.
+    down: Mutex<bool>,
+    /// What it says that has happened, if it keeps that.
+    journal: Mutex<Option<Vec<JournalLine>>>,
     changes: Mutex<Vec<String>>,
 }
 
 impl Target for Ticking {
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        if !matches!(command, Command::Show) {
-            self.changes.lock().unwrap().push(format!("{command:?}"));
-            return Ok(Reply::Done);
+        match command {
+            Command::Show => {}
+            Command::Explain { flow, .. } => {
+                return Ok(Reply::Text(format!("nothing of {flow}\nat all\n")));
+            }
+            Command::Busiest { .. } => return Ok(Reply::Busiest(Vec::new())),
+            change => {
+                self.changes.lock().unwrap().push(format!("{change:?}"));
+                return Ok(Reply::Done);
+            }
         }
         let mut asked = self.asked.lock().unwrap();
         *asked += 1;
-        Ok(Reply::Snapshot(Box::new(snapshot(*asked))))
+        let mut snapshot = snapshot(*asked);
+        snapshot.ports[0].up = !*self.down.lock().unwrap();
+        Ok(Reply::Snapshot(Box::new(snapshot)))
+    }
+
+    fn journal(&self, after: u64) -> Option<Vec<JournalLine>> {
+        let lines = self.journal.lock().unwrap().clone()?;
+        Some(lines.into_iter().filter(|line| line.number > after).collect())
     }
 }
 
@@ -110,7 +128,13 @@ impl Setup {
     }
 
     fn serve(&self) -> Server {
-        Server::start(options(vec![watched("edge", &self.socket())])).unwrap()
+        Server::start(self.options()).unwrap()
+    }
+
+    /// With files of the past.
+    fn options(&self) -> Options {
+        let history = Some((self.folder.path().join("past"), 256 << 10));
+        Options { history, ..options(vec![watched("edge", &self.socket())]) }
     }
 }
 
@@ -124,6 +148,8 @@ fn options(routers: Vec<Watched>) -> Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         interval: Duration::from_millis(200),
         hosts: vec!["router.lan".to_owned()],
+        history: None,
+        hook: None,
     }
 }
 
@@ -199,7 +225,7 @@ fn state_windows_metrics_and_the_page_are_served() {
     assert!(metrics.contains(line) && metrics.ends_with("# EOF\n"), "{metrics}");
     let (code, page) = get(at, "/");
     assert!(code == 200 && page.contains("<title>Evenkeel</title>"));
-    for path in ["/page.js", "/page.css", "/uPlot.js", "/uPlot.css", "/uPlot.LICENSE"] {
+    for path in ["/page.js", "/more.js", "/page.css", "/uPlot.js", "/uPlot.css", "/uPlot.LICENSE"] {
         assert!(page.contains(path) && get(at, path).0 == 200, "{path}");
     }
 }
@@ -216,9 +242,15 @@ fn the_description_of_the_api_is_true() {
         !json(at, "/api/v1/routers/edge/windows")["windows"].as_array().unwrap().is_empty()
     });
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 6);
+    assert_eq!(paths.len(), 10);
     for path in paths.keys().filter(|path| !path.ends_with("/events")) {
-        assert_eq!(get(at, &path.replace("{router}", "edge")).0, 200, "{path}");
+        let query = match path.rsplit_once('/').map_or("", |(_, name)| name) {
+            "history" => "?from_ms=0",
+            "explain" => "?flow=10.0.0.1:5-%3E10.0.0.2:6/udp",
+            _ => "",
+        };
+        let path = format!("{}{query}", path.replace("{router}", "edge"));
+        assert_eq!(get(at, &path).0, 200, "{path}");
     }
     let schemas = &api["components"]["schemas"];
     let window = &json(at, "/api/v1/routers/edge/windows")["windows"][0];
@@ -336,6 +368,114 @@ fn a_router_that_restarts_is_found_again_and_the_stream_tells_it() {
     until("it is counted", || status(&server)["restarts"] == 1);
 }
 
+/// A port goes down and comes back: the alarm is raised and over, in metrics, in the stream, in the
+/// list, in the past, and for the operator's own command.
+#[test]
+fn an_alarm_is_told_everywhere_when_it_is_raised_and_when_it_is_over() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let told = setup.folder.path().join("told");
+    let command = format!(
+        "echo $EVENKEEL_ROUTER $EVENKEEL_ALARM $EVENKEEL_ABOUT $EVENKEEL_STATE >> {}",
+        told.display()
+    );
+    let hook = Some(Hook::start(&command).unwrap());
+    let server = Server::start(Options { hook, ..setup.options() }).unwrap();
+    let at = server.address();
+    let mut stream = connect(at);
+    stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream);
+    event(&mut lines, "window");
+    let metric = |value| {
+        let line =
+            format!(r#"evenkeel_alarm{{router="edge",alarm="port_down",about="wan"}} {value}.0"#);
+        get(at, "/metrics").1.contains(&line)
+    };
+    assert!(!metric(0) && !metric(1));
+    *setup.target.down.lock().unwrap() = true;
+    let raised = event(&mut lines, "alarm");
+    assert_eq!(
+        (raised["alarm"].as_str(), raised["raised"].as_bool()),
+        (Some("port_down"), Some(true))
+    );
+    assert!(metric(1));
+    *setup.target.down.lock().unwrap() = false;
+    let over = event(&mut lines, "alarm");
+    assert_eq!((over["about"].as_str(), over["raised"].as_bool()), (Some("wan"), Some(false)));
+    assert!(metric(0));
+    let list = json(at, "/api/v1/routers/edge/alarms");
+    assert_eq!(list["alarms"][0]["raised"], false);
+    until("the hook has run twice", || {
+        let text = std::fs::read_to_string(&told).unwrap_or_default();
+        text == "edge port_down wan raised\nedge port_down wan cleared\n"
+    });
+    let kinds = |at| -> Vec<String> {
+        let marks = json(at, "/api/v1/routers/edge/marks");
+        let marks = marks["marks"].as_array().unwrap().iter();
+        marks.filter_map(|mark| mark["kind"].as_str()).map(str::to_owned).collect()
+    };
+    let before = kinds(at);
+    assert!(before.contains(&"raised".to_owned()) && before.contains(&"cleared".to_owned()));
+    // It is there after a restart, too.
+    drop(server);
+    let again = setup.serve();
+    assert_eq!(kinds(again.address())[..before.len()], before);
+}
+
+#[test]
+fn the_past_is_there_after_a_restart_and_a_file_that_cannot_be_had_is_said() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let windows = |at, path: &str| {
+        let told = json(at, &format!("/api/v1/routers/edge/{path}"));
+        told["windows"].as_array().unwrap().len()
+    };
+    let server = setup.serve();
+    until("windows come", || windows(server.address(), "windows") >= 5);
+    let twice = Server::start(setup.options()).unwrap_err();
+    assert!(twice.to_string().contains("written by another process"), "{twice}");
+    drop(server);
+    let server = setup.serve();
+    let at = server.address();
+    assert!(windows(at, "windows") >= 5);
+    assert!(windows(at, "history?from_ms=0") >= 5);
+    assert!(windows(at, "history?from_ms=0&points=2") <= 2);
+    assert_eq!(windows(at, "history?from_ms=0&to_ms=1000"), 0);
+    assert_eq!(get(at, "/api/v1/routers/edge/history?from_ms=-1").0, 400);
+    let without = Server::start(options(vec![watched("edge", &setup.socket())])).unwrap();
+    let (code, why) = get(without.address(), "/api/v1/routers/edge/history?from_ms=0");
+    assert!(code == 404 && why.contains("--history"), "{code} {why}");
+}
+
+/// What the router says itself is told as it says it: with who did it, and once.
+#[test]
+fn the_routers_own_words_are_told_once() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let line = |number, text: &str| JournalLine {
+        number,
+        time_ms: 1_000 + number,
+        level: "info".into(),
+        text: text.into(),
+    };
+    let first = line(1, "link wan: 5 becomes 8; by root (uid 0, process 7)");
+    *setup.target.journal.lock().unwrap() = Some(vec![first]);
+    let server = setup.serve();
+    let texts = |server: &Server| -> Vec<String> {
+        let marks = json(server.address(), "/api/v1/routers/edge/marks");
+        let marks = marks["marks"].as_array().unwrap().iter();
+        marks.map(|mark| mark["text"].as_str().unwrap().to_owned()).collect()
+    };
+    until("it is told", || texts(&server).len() == 1);
+    setup.target.journal.lock().unwrap().as_mut().unwrap().push(line(2, "and again"));
+    until("it is told", || texts(&server).len() == 2);
+    drop(server);
+    let server = setup.serve();
+    until("windows come", || status(&server)["status"] == "answers");
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(texts(&server).len(), 2, "{:?}", texts(&server));
+}
+
 #[test]
 fn routers_of_other_versions_are_refused_with_both_versions() {
     let setup = Setup::new();
@@ -394,12 +534,14 @@ fn names_that_are_taken_or_cannot_be_in_a_path_are_refused() {
 #[test]
 fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
     let setup = Setup::new();
+    *setup.target.down.lock().unwrap() = true;
     let _router = setup.router();
     let server = setup.serve();
     let mut metrics = String::new();
     until("the router is told", || {
         metrics = get(server.address(), "/metrics").1;
         metrics.contains("evenkeel_link_class_sent_bytes_total{")
+            && metrics.contains("evenkeel_alarm{")
     });
     let known: BTreeSet<&str> = metrics
         .lines()

@@ -30,6 +30,8 @@ pub(crate) struct App {
     /// Keys go into the filter.
     typing: bool,
     first: usize,
+    /// Which window of a recording this is, in words.
+    recorded: Option<String>,
 }
 
 impl App {
@@ -44,11 +46,22 @@ impl App {
             filter: String::new(),
             typing: false,
             first: 0,
+            recorded: None,
         }
     }
 
     pub(crate) fn window(&mut self, router: String, rates: RouterRates) {
         (self.router, self.rates, self.silent) = (router, rates, None);
+    }
+
+    /// A window of a recording.
+    pub(crate) fn recorded(&mut self, rates: RouterRates, which: String) {
+        (self.rates, self.recorded) = (rates, Some(which));
+    }
+
+    /// Whether keys go into the filter.
+    pub(crate) fn is_typing(&self) -> bool {
+        self.typing
     }
 
     pub(crate) fn silent(&mut self, text: String) {
@@ -123,10 +136,11 @@ impl App {
             return Line::raw(format!("{}: the first window comes ...", self.socket));
         }
         let lost: f64 = self.rates.dropped_before.values().sum();
+        let router = self.recorded.as_ref().unwrap_or(&self.router);
         let text = format!(
             "{}: up {:.0} s, {} of the buffers in use, {} dropped before links, {} lost by the \
              kernel",
-            self.router,
+            router,
             self.rates.uptime_s,
             part(self.rates.buffers_used),
             per_second(lost),
@@ -144,10 +158,11 @@ impl App {
         } else {
             format!(" with \"{}\"", self.filter)
         };
+        let time = if self.recorded.is_some() { "  left right space time" } else { "" };
         let reversed = if self.reversed { ", reversed" } else { "" };
         Line::raw(format!(
             "{classes} classes{filter} by {}{reversed}   s sort  r reverse  / filter  arrows \
-             scroll  q quit",
+             scroll{time}  q quit",
             self.order.name()
         ))
     }

@@ -1,10 +1,11 @@
 //! What a router does, on a terminal: links and classes with their rates, delays and losses.
 //!
 //! - [`plain`]: a window as one table of text, for pipes.
-//! - [`top`]: the same, live, with keys to sort and to filter.
+//! - [`top`]: the same, live, with keys to sort and to filter; [`replay`]: from a recording.
 #![forbid(unsafe_code)]
 
 mod app;
+mod recording;
 mod rows;
 mod words;
 
@@ -23,6 +24,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use thiserror::Error;
 
 use app::App;
+pub use recording::{Recording, RecordingError, replay};
 pub use rows::plain;
 
 /// How often keys are looked for.

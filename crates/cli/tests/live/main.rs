@@ -16,6 +16,7 @@ mod own;
 mod privileges;
 mod run;
 mod running;
+mod seen;
 mod shape;
 mod shape_refused;
 mod short_queues;

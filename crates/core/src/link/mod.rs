@@ -401,6 +401,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.framing
     }
 
+    /// How much of the wire's time was lost because whoever drives the link came too late:
+    /// [`hold`](Self::hold) kept it from catching up while something was on it.
+    #[must_use]
+    pub fn lost_time(&self) -> Nanos {
+        self.wire.lost_time()
+    }
+
     /// How long the wire has been idle since the start of time (`Nanos::ZERO`), up to the latest
     /// instant told or `now`, whichever is later. Never falls. It is the wire that counts: a
     /// scheduler whose last packet went into the ring is empty, the link is not idle. A link

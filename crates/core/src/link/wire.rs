@@ -19,6 +19,8 @@ pub(super) struct Wire {
     last: Nanos,
     /// How long it was idle in all, up to the last completion.
     idle: Nanos,
+    /// How long it was held although something was on it.
+    lost: Nanos,
     /// Nothing starts before.
     not_before: Nanos,
     /// How much too late `done` (or `last`, if idle) is, in bit-nanoseconds: below the rate.
@@ -32,6 +34,7 @@ impl Wire {
             done: Nanos::MAX,
             last: Nanos::ZERO,
             idle: Nanos::ZERO,
+            lost: Nanos::ZERO,
             not_before: Nanos::ZERO,
             late: 0,
         }
@@ -76,6 +79,7 @@ impl Wire {
     pub(super) fn hold(&mut self, until: Nanos) {
         self.not_before = self.not_before.max(until);
         if self.done < until {
+            self.lost += until - self.done;
             self.done = until;
             self.late = 0;
         }
@@ -91,6 +95,11 @@ impl Wire {
     /// last event.
     pub(super) fn idle_time(&self, now: Nanos) -> Nanos {
         if self.is_idle() { self.idle + now.saturating_sub(self.last) } else { self.idle }
+    }
+
+    /// How much of the wire's time was lost because nobody came in time to use it.
+    pub(super) fn lost_time(&self) -> Nanos {
+        self.lost
     }
 
     /// What is on the wire is taken off it at `now`.

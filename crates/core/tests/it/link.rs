@@ -96,6 +96,8 @@ fn a_wire_that_is_held_sends_what_is_late_from_then_on() {
     link.hold(Nanos(250 * TIME));
     link.advance(Nanos(400 * TIME), &mut out);
     assert_eq!(instants(&out)[4..], [101, 301].map(|n| n * TIME));
+    // It was held for 96 packets' time while there was something to send, and never when idle.
+    assert_eq!(link.lost_time(), Nanos(96 * TIME));
     assert_conserved(&link, &out);
 }
 

@@ -41,14 +41,21 @@ impl Pipeline {
     #[inline(always)] // or the packet is copied once more
     pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
         self.agenda.touch(port);
+        if self.watching.is_some() {
+            self.watch_queued(port, &queued, at);
+        }
         let slot = &mut self.ports[port];
         if let Some(behind) = &slot.behind {
             queued.subscriber = behind.place_of(&queued.flow);
         }
+        slot.busiest.see(&queued);
         let room = slot.room.saturating_sub(slot.tx.len());
         if let Some(treated) = slot.link.pass(at, &queued, room) {
             if let Some(line) = &mut slot.line {
                 line.leaves(at, self.pool.bytes(&queued.frame), queued.wire_len);
+            }
+            if let Some(seen) = &mut slot.seen {
+                seen.left(at, &queued, self.pool.bytes(&queued.frame), None);
             }
             slot.tx.push_back(queued.leave(&mut self.pool));
             return treated;

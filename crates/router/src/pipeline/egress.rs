@@ -13,6 +13,7 @@ use super::counters::ByReason;
 use super::line::Line;
 use super::losses::Losses;
 use super::packet::QueuedPacket;
+use super::watched::Seen;
 
 /// The link of a port, with one of the built-in disciplines or a user's own.
 pub type OutgoingLink = Link<QueuedPacket, AnyScheduler<QueuedPacket>>;
@@ -34,6 +35,8 @@ pub(super) struct Egress<'a> {
     pub(super) losses: &'a mut Losses,
     /// Who looks at what leaves, if somebody does.
     pub(super) line: Option<&'a mut Line>,
+    /// Who watches.
+    pub(super) seen: Option<&'a mut Seen>,
 }
 
 impl LinkSink<QueuedPacket> for Egress<'_> {
@@ -48,6 +51,9 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         if packet.marked {
             self.losses.marked(at, packet.flow_hash);
         }
+        if let Some(seen) = &mut self.seen {
+            seen.left(at, &packet, self.pool.bytes(&packet.frame), None);
+        }
         if packet.port != self.port {
             self.crossing.push((packet.port, packet.leave(self.pool)));
         } else if self.tx.len() < TX_QUEUE {
@@ -59,6 +65,9 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
     }
 
     fn dropped(&mut self, at: Nanos, packet: QueuedPacket, reason: Reason) {
+        if let Some(seen) = &mut self.seen {
+            seen.left(at, &packet, self.pool.bytes(&packet.frame), Some(reason));
+        }
         // The link's meters have counted it.
         self.losses.dropped(at, packet.flow_hash, reason);
         self.pool.release(packet.into_frame());

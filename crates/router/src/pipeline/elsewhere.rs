@@ -7,6 +7,7 @@ use evenkeel_ports::Port;
 use super::Pipeline;
 use super::packet::UnroutedPacket;
 use super::parsed::PacketMeta;
+use crate::watch::Point;
 
 impl Pipeline {
     /// Keeps a packet for the kernel; gives it back if the kernel cannot be given any.
@@ -29,6 +30,11 @@ impl Pipeline {
                 let _ = checksum::complete_l4(bytes, &headers);
             }
             packet.frame.set_partial_checksum(false);
+        }
+        if self.is_watched() {
+            let (port, at) = (packet.port.index(), packet.arrival);
+            let text = "given to the kernel, which forwards it".to_owned();
+            self.seen_at(port, at, Point::Kernel, text, None, Some(&packet));
         }
         self.routing.goes_elsewhere(meta.destination);
         let slot = &mut self.ports[packet.port.index()];

@@ -1,5 +1,5 @@
-//! What is known of flows: at links with admission what that decided, at all of them which rule
-//! dropped or marked packets of late.
+//! What is known of flows: where their packets go and why, what was dropped of them, who lets them
+//! in.
 
 use std::fmt::Write as _;
 
@@ -7,78 +7,167 @@ use evenkeel_core::admit::Explanation;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::Scheduler as _;
 use evenkeel_core::{FlowKey, Nanos};
-use evenkeel_net::PortIndex;
 use evenkeel_net::fib::Decision;
-use evenkeel_net::policy::{LookupKey, Origin};
 
 use super::{Pipeline, WorkerShares};
 use crate::error::CommandError;
-use crate::snapshot::FlowSnapshot;
+use crate::snapshot::{BusyFlow, FlowSnapshot};
 
-/// Flows that are given at most, busiest first, when a router is asked which it protects.
+/// Flows that are given at most, busiest first, when a router is asked for flows.
 const MOST_FLOWS: usize = 1_000;
 
 impl Pipeline {
-    /// What happened to a flow at every link, or only at that of port `link`: sentences, one a
-    /// line. One of several workers tells only what it remembers, which may be nothing.
+    /// What happens to a flow's packets, and what happened to the last ones: where they go by
+    /// class, tables and neighbours; for every link, or only that of port `link`, what waits and
+    /// what was dropped of them; and what an admission decided. Sentences, one a line. One of
+    /// several workers tells what it knows; the first, what all know.
     ///
     /// # Errors
-    /// No such link, or nothing is remembered of the flow where no admission decides.
+    /// No such link.
     pub fn explain(
-        &self,
+        &mut self,
         now: Nanos,
         link: Option<&str>,
         flow: &FlowKey,
     ) -> Result<String, CommandError> {
         let only = link.map(|link| self.find(link)).transpose()?;
         let hash = self.classifier.hash(flow);
-        let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
-        let (mut text, mut told_of) = (String::new(), 0);
-        for (at, slot) in self.ports.iter().enumerate() {
+        let packed = PackedFlow::new(flow);
+        let pinned = self.pinned_port(now, &packed, hash);
+        let worker = self.settings.shares.as_ref().map(WorkerShares::worker);
+        let mut text = String::new();
+        if worker.is_none_or(|worker| worker == 0) {
+            text += &self.told_by_tables(flow, hash);
+        }
+        let route = self.route_of(flow, hash);
+        for at in 0..self.ports.len() {
             if only.is_some_and(|only| only != at) {
                 continue;
             }
-            let worker = self.settings.shares.as_ref().map(WorkerShares::worker);
-            let lost = slot.losses.explain(now, hash);
-            let here = || {
-                // Which port its packets come by is not known: as if by none that a rule names.
-                let origin = Origin::Host(PortIndex(at as u16));
-                let key = || LookupKey { flow: *flow, dscp: 0, origin };
-                let route = self.routing.tables.lookup(flow.destination, hash, key);
-                let leads =
-                    matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);
-                pinned.map_or(leads, |pinned| pinned == at)
-            };
-            match &slot.admission {
-                Some(admission) => {
-                    told_of += 1;
-                    let told = admission.explain(now, flow, hash);
-                    let unknown = told.protected.is_none()
-                        && told.first_seen.is_none()
-                        && told.decisions.is_empty();
-                    if worker.is_some() && unknown && lost.is_empty() {
-                        continue;
-                    }
-                    write(&mut text, &slot.name, worker, here(), &told, now);
-                }
-                None => {
-                    let waits = slot.link.scheduler().flow_backlog(flow, hash);
-                    if lost.is_empty() && waits.0 == 0 {
-                        continue;
-                    }
-                    told_of += 1;
-                    let worker =
-                        worker.map_or(String::new(), |worker| format!(", worker {worker}"));
-                    let _ = writeln!(text, "link {}{worker}: {waits} of it wait", slot.name);
-                }
-            }
-            text += &lost;
-        }
-        // What one of several workers does not know, another may.
-        if told_of == 0 && self.settings.shares.is_none() {
-            return Err(CommandError::NoAdmission { link: link.map(str::to_owned) });
+            let leads = matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);
+            let here = pinned.map_or(leads, |pinned| pinned == at);
+            self.told_by_link(&mut text, now, at, flow, hash, (worker, here));
         }
         Ok(text)
+    }
+
+    /// What every packet of the flow would meet.
+    fn told_by_tables(&mut self, flow: &FlowKey, hash: u64) -> String {
+        let mut text = String::new();
+        let class = self.class_name(self.classifier.class(flow, 0));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "class {class}, if its packets have DSCP 0");
+        if self.ports.iter().all(|slot| slot.peer.is_some()) {
+            text += "passes through: who routes is not this router\n";
+            return text;
+        }
+        let route = self.route_of(flow, hash);
+        let _ = writeln!(text, "{}", self.routed(route));
+        if let Some(Decision::Forward { port, next_hop, .. }) = route
+            && let Some(up) = self.ports.get(port.index()).map(|out| out.up)
+        {
+            let state = match (up, self.neighbours.known(port, next_hop).is_some()) {
+                (false, _) => "the port is down: its packets are dropped".to_owned(),
+                (true, true) => format!("{next_hop} has answered with its address"),
+                (true, false) => {
+                    format!("{next_hop} has not answered with its address: packets wait for it")
+                }
+            };
+            let _ = writeln!(text, "{state}");
+        }
+        text
+    }
+
+    /// What a link, and the port that it belongs to, know of the flow; `here`: its packets take it.
+    fn told_by_link(
+        &mut self,
+        text: &mut String,
+        now: Nanos,
+        at: usize,
+        flow: &FlowKey,
+        hash: u64,
+        (worker, here): (Option<usize>, bool),
+    ) {
+        let packed = PackedFlow::new(flow);
+        let slot = &mut self.ports[at];
+        let mut told = String::new();
+        if let Some(busy) = slot.busiest.estimates(now).find(|busy| busy.flow == packed) {
+            let _ = writeln!(
+                told,
+                "  sends about {:.3} Mbit/s here, {:.0} packets/s (a sample of the last {:.0} s)",
+                busy.bps / 1e6,
+                busy.pps,
+                busy.seconds
+            );
+        }
+        told += &slot.losses.explain(now, hash);
+        let before = slot.losses_before.explain(now, hash);
+        if !before.is_empty() {
+            let _ = write!(told, "  before any link, of what came by this port:\n{before}");
+        }
+        let scheduler = slot.link.scheduler();
+        let (own, all) = (scheduler.flow_backlog(flow, hash).0, scheduler.backlog());
+        let mut met = own > 0 || !told.is_empty();
+        if own > 0 || here {
+            let limit = slot
+                .link
+                .config()
+                .rate
+                .map_or_else(String::new, |rate| format!(", {} Mbit/s", rate.0 as f64 / 1e6));
+            let _ = writeln!(
+                told,
+                "  {own} bytes of it wait, of {} packets in all ({}{limit})",
+                all.packets,
+                scheduler.name()
+            );
+        }
+        let admission = slot.admission.as_ref().map(|of| of.explain(now, flow, hash));
+        if let Some(admission) = &admission {
+            let unknown = admission.protected.is_none()
+                && admission.first_seen.is_none()
+                && admission.decisions.is_empty();
+            if worker.is_none() || !unknown {
+                write(&mut told, admission, now);
+                met = true;
+            }
+        }
+        // Of several workers, one meets the flow; of links that it does not take nothing is told.
+        if told.is_empty() || (worker.is_some() && !met) {
+            return;
+        }
+        let way = match (slot.peer, here) {
+            // Who routes is not this router.
+            (Some(_), _) => "",
+            (None, true) => "its packets take this link now",
+            (None, false) => "its packets do not take this link now",
+        };
+        let worker = worker.map_or(String::new(), |worker| format!(", worker {worker}"));
+        let _ = write!(text, "link {}{worker}: {way}\n{told}", slot.name);
+    }
+
+    /// The flows that send most by each link, from a sample: the busiest first, at most `top`.
+    pub fn busiest(&mut self, now: Nanos, top: usize) -> Vec<BusyFlow> {
+        let Self { ports, settings, .. } = self;
+        let mut flows = Vec::new();
+        for slot in ports {
+            let scheduler = slot.link.scheduler();
+            for busy in slot.busiest.estimates(now) {
+                let flow = busy.flow.unpack();
+                let class = settings.class_names.get(busy.class.index());
+                flows.push(BusyFlow {
+                    link: slot.name.clone(),
+                    flow: flow.to_string(),
+                    class: class.cloned().unwrap_or_default(),
+                    bps: busy.bps,
+                    pps: busy.pps,
+                    waiting_bytes: scheduler.flow_backlog(&flow, busy.hash).0,
+                    seconds: busy.seconds,
+                });
+            }
+        }
+        flows.sort_unstable_by(BusyFlow::busiest_first);
+        flows.truncate(top.min(MOST_FLOWS));
+        flows
     }
 
     /// The protected flows of every link with admission, or only of that of port `link`: those with
@@ -119,25 +208,9 @@ impl Pipeline {
     }
 }
 
-/// Writes what the admission of `link` tells of a flow; `worker`: of several, whose admission it
-/// is. `here`: the flow's packets take this link now.
-fn write(
-    text: &mut String,
-    link: &str,
-    worker: Option<usize>,
-    here: bool,
-    told: &Explanation,
-    now: Nanos,
-) {
+/// Writes what an admission tells of a flow.
+fn write(text: &mut String, told: &Explanation, now: Nanos) {
     let ago = |at: Nanos| now.saturating_sub(at);
-    let way = if here {
-        "its packets take this link now"
-    } else {
-        "its packets do not take this link now"
-    };
-    // Writing to a String cannot fail.
-    let worker = worker.map_or(String::new(), |worker| format!(", worker {worker}"));
-    let _ = writeln!(text, "link {link}{worker}: {way}");
     if told.emergency {
         let _ = writeln!(text, "  an emergency flow");
     }

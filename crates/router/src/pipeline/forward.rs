@@ -21,6 +21,7 @@ use super::flow_cache::Way;
 use super::packet::{UnroutedPacket, wire_len, wire_len_of};
 use super::parsed::{PacketMeta, Parsed};
 use super::pinning::{Path, PathQuery};
+use crate::watch::Point;
 
 /// FairDrop has let the packet pass so far. If it shares cycles, the ticket charges them.
 #[derive(Clone, Copy)]
@@ -271,7 +272,13 @@ impl Pipeline {
         }
         match self.neighbours.resolve(at, port, next_hop, packet) {
             Resolution::Mac(mac, packet) => self.forward_to(packet, meta, &hop(mac), at),
-            Resolution::Wait => self.begins_to_wait(from, originated),
+            Resolution::Wait => {
+                if self.is_watched() && !originated {
+                    let text = format!("waits until {next_hop} has said its address");
+                    self.seen_at(from.index(), at, Point::Waits, text, None, None);
+                }
+                self.begins_to_wait(from, originated);
+            }
             Resolution::WaitFull(packet) => self.drop(packet, Reason::NeighbourWaitFull),
             Resolution::Unreachable(packet) => {
                 self.refuse(packet, IcmpError::HostUnreachable, Reason::HostUnreachable, at);

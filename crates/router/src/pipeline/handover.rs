@@ -282,6 +282,7 @@ impl Pipeline {
                 tx_dropped: &mut tx_dropped,
                 losses: &mut losses,
                 line: None,
+                seen: None,
             },
         );
         for (new, (after, before)) in

@@ -47,6 +47,7 @@ mod agenda;
 mod ahead;
 mod balance;
 mod balancer;
+mod busiest;
 mod change;
 mod cluster;
 mod control;
@@ -84,6 +85,7 @@ mod tables;
 mod through;
 mod translations;
 mod views;
+mod watched;
 mod whole;
 
 use std::collections::VecDeque;
@@ -107,6 +109,7 @@ use addresses::Addresses;
 use admission::Admissions;
 use agenda::Agenda;
 use balancer::BalancerRole;
+use busiest::Busiest;
 use cluster::ClusterRole;
 pub use cluster::cluster_config;
 use counters::PortCount;
@@ -129,6 +132,7 @@ use service::Services;
 pub use sharing::WorkerShares;
 pub(crate) use subscribers::Directories;
 pub(crate) use translations::{Translations, wanted as follows_translations};
+use watched::Watching;
 
 /// ICMP answers that may go at once; then the configured rate.
 const ANSWER_BURST: u32 = 10;
@@ -218,6 +222,10 @@ pub struct Pipeline {
     removed: Option<RemovedSnapshot>,
     /// What was built elsewhere for the change in progress.
     parts: Parts,
+    /// Who watches packets on their way.
+    watching: Option<Box<Watching>>,
+    /// Drops before links that may still be looked into in this round.
+    remembers: u8,
 }
 
 impl Settings {
@@ -283,6 +291,9 @@ impl Settings {
             longest: 0,
             room: TX_QUEUE,
             behind: None,
+            busiest: Busiest::new(self.seed.wrapping_add(at as u64), Nanos::ZERO),
+            losses_before: Losses::new(),
+            seen: None,
         })
     }
 }
@@ -355,6 +366,8 @@ impl Pipeline {
             scratch: Vec::with_capacity(pool.max_frame()),
             removed: None,
             parts: Parts::default(),
+            watching: None,
+            remembers: 0,
             settings,
             ports,
             pool,

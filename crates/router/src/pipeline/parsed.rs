@@ -65,6 +65,11 @@ impl Classifier {
         self.classes = classes;
     }
 
+    /// The class of a flow's packets that have this DSCP.
+    pub(super) fn class(&self, flow: &FlowKey, dscp: u8) -> Class {
+        self.classes.classify(flow, dscp)
+    }
+
     #[inline]
     pub(super) fn hash(&self, flow: &FlowKey) -> u64 {
         self.hasher.hash(flow)

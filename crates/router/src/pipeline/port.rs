@@ -11,11 +11,13 @@ use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::bypass::ReversePath;
 use evenkeel_ports::{Frame, FramePool, PortCounters};
 
+use super::busiest::Busiest;
 use super::counters::PortCount;
 use super::egress::{Egress, OutgoingLink};
 use super::line::{Follower, Line};
 use super::losses::Losses;
 use super::subscribers::Behind;
+use super::watched::Seen;
 use crate::mirror::MirroredLink;
 
 /// What the pipeline must know of a port's interface.
@@ -82,6 +84,12 @@ pub(super) struct PortSlot {
     pub(super) room: usize,
     /// The subscribers behind the link, if it has a tree.
     pub(super) behind: Option<Behind>,
+    /// Who sends most by the link.
+    pub(super) busiest: Busiest,
+    /// What was dropped of late of what came by the port, before any link.
+    pub(super) losses_before: Losses,
+    /// What is seen of packets that are watched.
+    pub(super) seen: Option<Box<Seen>>,
 }
 
 impl PortSlot {
@@ -99,6 +107,7 @@ impl PortSlot {
             tx_dropped: &mut self.count.tx_dropped,
             losses: &mut self.losses,
             line: self.line.as_deref_mut(),
+            seen: self.seen.as_deref_mut(),
         };
         (&mut self.link, egress)
     }

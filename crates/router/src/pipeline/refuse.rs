@@ -9,6 +9,7 @@ use super::Pipeline;
 use super::forward::is_local;
 use super::packet::UnroutedPacket;
 use super::parsed::PacketMeta;
+use crate::watch::Point;
 
 impl Pipeline {
     /// FairDrop drops packets in transit only: those for this machine that the kernel has no copy
@@ -102,12 +103,18 @@ impl Pipeline {
         if !self.ports[packet.port.index()].kernel_has_copy {
             return self.drop(packet, Reason::MissedHost);
         }
+        if self.is_watched() {
+            let (port, at) = (packet.port.index(), packet.arrival);
+            let text = "left to the kernel".to_owned();
+            self.seen_at(port, at, Point::Kernel, text, None, Some(&packet));
+        }
         self.ports[packet.port.index()].count.to_host += 1;
         self.pool.release(packet.frame);
     }
 
     #[cold]
     pub(super) fn drop(&mut self, packet: UnroutedPacket, reason: Reason) {
+        self.remember_drop(&packet, reason);
         self.ports[packet.port.index()].count_dropped(packet.originated, reason);
         self.pool.release(packet.frame);
     }

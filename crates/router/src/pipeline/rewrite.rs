@@ -119,6 +119,7 @@ impl Pipeline {
             originated: hop.originated,
         };
         if let Some(link) = hop.cluster {
+            self.ports[hop.port].busiest.see(&queued);
             return self.queue_for_cluster(link, queued);
         }
         self.enqueue_at(self.ports[hop.port].link_at, queued, hop.pin, at);

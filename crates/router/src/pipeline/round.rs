@@ -17,6 +17,10 @@ use super::{Pipeline, Round};
 /// A full burst of so many frames at least is taken for a full ring, where a port cannot tell.
 const LEAST_THAT_TELLS: usize = 16;
 
+/// Drops before links that are looked into in a round, for `explain`: a flood of them shall not
+/// cost more by it.
+const REMEMBERED: u8 = 8;
+
 /// What the ports have given in a round.
 struct Reception {
     received: usize,
@@ -49,6 +53,8 @@ impl Pipeline {
         receiving: impl IntoIterator<Item = usize>,
     ) -> Round {
         self.meter.round_begins();
+        self.end_stale_watch(now);
+        self.remembers = REMEMBERED;
         if let Some(until) = self.agenda.begin_round(now) {
             for at in 0..self.ports.len() {
                 self.outgoing(at).0.hold(until);
@@ -126,6 +132,8 @@ impl Pipeline {
     /// Forwards the packets that were received, a vector at a time.
     pub(super) fn forward_inbox(&mut self) {
         let (straight, follows) = (self.goes_straight(), self.follows());
+        let watched = self.watching.is_some();
+        let straight = straight && !watched;
         let (mut inbox, mut parsed) = self.receiver.take();
         let mut packets = inbox.drain(..);
         while !packets.as_slice().is_empty() {
@@ -142,12 +150,16 @@ impl Pipeline {
                     _ => Err(packet),
                 };
                 if let Err(packet) = packet {
+                    if watched {
+                        self.watch_received(&packet);
+                    }
                     self.receive(packet, parsed);
                     self.meter.packet_ends();
                 }
             }
         }
         drop(packets);
+        self.nobody_passes();
         self.receiver.reuse(inbox, parsed);
     }
 

@@ -121,6 +121,7 @@ impl PortSlot {
             in_ring: held.in_ring,
             queued: held.queued,
             calls: link.qostat().calls,
+            lost_ns: link.lost_time().0,
             admission: self.admission_view(),
             follow: self.follow_view(),
             classes: class_names

@@ -106,6 +106,33 @@ impl FlowSnapshot {
     }
 }
 
+/// A flow that sends much by a link, from a sample of one packet of sixteen.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct BusyFlow {
+    /// The link, named by its port.
+    pub link: String,
+    /// The flow.
+    pub flow: String,
+    /// Its class.
+    pub class: String,
+    /// What it gave to the link, bit/s of IP.
+    pub bps: f64,
+    /// Packets, as they are on the wire, per second.
+    pub pps: f64,
+    /// What waits of it now, bytes; 0 where the discipline does not know flows.
+    pub waiting_bytes: u64,
+    /// The time that the rates are of, s: the last 5 to 10 where it has run so long.
+    pub seconds: f64,
+}
+
+impl BusyFlow {
+    /// Those that send most first, then by name.
+    #[must_use]
+    pub fn busiest_first(a: &Self, b: &Self) -> Ordering {
+        b.bps.total_cmp(&a.bps).then_with(|| a.flow.cmp(&b.flow))
+    }
+}
+
 /// The counts are read like fields of the snapshot.
 impl Deref for AdmissionSnapshot {
     type Target = AdmissionCounts;

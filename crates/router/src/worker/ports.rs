@@ -53,7 +53,14 @@ impl Worker {
         link: Option<LinkState>,
     ) {
         let at = port.index();
-        self.attachments[at].link = link;
+        let was = std::mem::replace(&mut self.attachments[at].link, link);
+        if let (Some(was), Some(is)) = (was, link)
+            && was.up != is.up
+        {
+            let Attachment { name, interface, .. } = &self.attachments[at];
+            let word = if is.up { "up" } else { "down" };
+            self.report(&format!("port {name}: interface {interface} is {word}"));
+        }
         if link.is_some() {
             self.recheck_port(now, at);
             return;

@@ -19,4 +19,5 @@ mod pipeline;
 mod refused;
 mod subscribers;
 mod through;
+mod watched;
 mod workers;

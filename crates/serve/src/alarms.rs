@@ -1,0 +1,493 @@
+//! Alarms in words: what an operator should know without looking.
+//!
+//! Each has a condition that is bad, good, or neither, and two times: so long it must be bad to be
+//! raised, and so long good to be over. What is neither changes nothing. So an alarm that is raised
+//! says something, and one that is over does not come back the next moment.
+//!
+//! Whether shares are as they should be is not judged here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel_control::rates::{LinkRates, RouterRates};
+use evenkeel_router::Snapshot;
+use serde::Serialize;
+
+/// Alarms that are remembered of a router, those that are over included.
+const MOST: usize = 1_024;
+
+/// What is judged.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Kind {
+    Silent,
+    PortDown,
+    NotShaped,
+    OverLimit,
+    RateLost,
+    TableFull,
+    BuffersLow,
+    KernelLoss,
+    LongDelay,
+    FlowsRefused,
+    Unguarded,
+    RoutesStale,
+    LogLost,
+    NoHistory,
+}
+
+impl Kind {
+    /// What is judged by a router's counters.
+    const COUNTED: [Self; 12] = [
+        Self::PortDown,
+        Self::NotShaped,
+        Self::OverLimit,
+        Self::RateLost,
+        Self::TableFull,
+        Self::BuffersLow,
+        Self::KernelLoss,
+        Self::LongDelay,
+        Self::FlowsRefused,
+        Self::Unguarded,
+        Self::RoutesStale,
+        Self::LogLost,
+    ];
+
+    /// As label of metrics, in JSON and for hooks.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::PortDown => "port_down",
+            Self::NotShaped => "not_shaped",
+            Self::OverLimit => "over_limit",
+            Self::RateLost => "rate_lost",
+            Self::TableFull => "table_full",
+            Self::BuffersLow => "buffers_low",
+            Self::KernelLoss => "kernel_loss",
+            Self::LongDelay => "long_delay",
+            Self::FlowsRefused => "flows_refused",
+            Self::Unguarded => "unguarded",
+            Self::RoutesStale => "routes_stale",
+            Self::LogLost => "log_lost",
+            Self::NoHistory => "no_history",
+        }
+    }
+
+    /// How long it must be bad to be raised, and good to be over, s.
+    const fn patience(self) -> (u64, u64) {
+        match self {
+            Self::Silent => (3, 3),
+            Self::PortDown | Self::Unguarded => (2, 5),
+            Self::NotShaped | Self::OverLimit | Self::RateLost => (10, 15),
+            // Counters that moved: a moment is enough, and a minute without another one.
+            Self::TableFull | Self::RoutesStale | Self::LogLost => (0, 60),
+            Self::BuffersLow | Self::KernelLoss => (5, 30),
+            Self::LongDelay | Self::FlowsRefused => (20, 30),
+            Self::NoHistory => (0, 60),
+        }
+    }
+}
+
+/// How a condition is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Sign {
+    /// Bad, in words.
+    Bad(String),
+    /// Not good enough to be over.
+    Neither,
+}
+
+/// A condition of something: a port, a link, or the router itself, then without a name.
+pub(crate) type Signs = Vec<(Kind, String, Sign)>;
+
+/// An alarm as it is told.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Alarm {
+    /// Which.
+    pub(crate) alarm: &'static str,
+    /// The port or link; empty: the router.
+    pub(crate) about: String,
+    /// Whether it is raised, or over.
+    pub(crate) raised: bool,
+    /// Since when, ms since 1970.
+    pub(crate) since_ms: u64,
+    /// In words.
+    pub(crate) text: String,
+}
+
+/// A condition, and how long it has been so.
+#[derive(Debug)]
+struct Held {
+    bad_since: Option<Duration>,
+    good_since: Option<Duration>,
+    told: Alarm,
+    /// It was raised once.
+    known: bool,
+}
+
+/// The alarms of a router.
+#[derive(Debug, Default)]
+pub(crate) struct Alarms {
+    held: BTreeMap<(Kind, String), Held>,
+}
+
+impl Alarms {
+    /// Those that were raised once, whether or not they are over.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Alarm> {
+        self.held.values().filter(|held| held.known).map(|held| &held.told)
+    }
+
+    /// The router has answered, and these of its conditions are not good.
+    pub(crate) fn counted(&mut self, now: Duration, time_ms: u64, mut signs: Signs) -> Vec<Alarm> {
+        signs.retain(|(kind, ..)| Kind::COUNTED.contains(kind));
+        self.judge(now, time_ms, &Kind::COUNTED, signs)
+    }
+
+    /// Of a single condition, which is bad for this reason, or good.
+    pub(crate) fn one(
+        &mut self,
+        now: Duration,
+        time_ms: u64,
+        kind: Kind,
+        bad: Option<String>,
+    ) -> Vec<Alarm> {
+        let signs = bad.map(|text| (kind, String::new(), Sign::Bad(text)));
+        self.judge(now, time_ms, &[kind], signs.into_iter().collect())
+    }
+
+    /// Judges conditions of these kinds; those without a sign are good.
+    fn judge(&mut self, now: Duration, time_ms: u64, kinds: &[Kind], signs: Signs) -> Vec<Alarm> {
+        let mut told = Vec::new();
+        let mut seen = Vec::with_capacity(signs.len());
+        for (kind, about, sign) in signs {
+            let key = (kind, about);
+            if self.held.contains_key(&key) || self.held.len() < MOST {
+                let held = self.held.entry(key.clone()).or_insert_with(|| Held::new(&key));
+                told.extend(held.is_not_good(now, time_ms, kind, sign));
+                seen.push(key);
+            }
+        }
+        for (key, held) in &mut self.held {
+            if kinds.contains(&key.0) && !seen.contains(key) {
+                told.extend(held.is_good(now, time_ms, key.0));
+            }
+        }
+        self.held.retain(|_, held| held.known || held.bad_since.is_some());
+        told
+    }
+}
+
+impl Held {
+    fn new((kind, about): &(Kind, String)) -> Self {
+        let told = Alarm {
+            alarm: kind.name(),
+            about: about.clone(),
+            raised: false,
+            since_ms: 0,
+            text: String::new(),
+        };
+        Self { bad_since: None, good_since: None, told, known: false }
+    }
+
+    fn is_not_good(
+        &mut self,
+        now: Duration,
+        time_ms: u64,
+        kind: Kind,
+        sign: Sign,
+    ) -> Option<Alarm> {
+        self.good_since = None;
+        let Sign::Bad(text) = sign else {
+            self.bad_since = None;
+            return None;
+        };
+        let since = *self.bad_since.get_or_insert(now);
+        self.told.text = text;
+        if self.told.raised || now.saturating_sub(since).as_secs() < kind.patience().0 {
+            return None;
+        }
+        (self.told.raised, self.told.since_ms, self.known) = (true, time_ms, true);
+        Some(self.told.clone())
+    }
+
+    fn is_good(&mut self, now: Duration, time_ms: u64, kind: Kind) -> Option<Alarm> {
+        self.bad_since = None;
+        let since = *self.good_since.get_or_insert(now);
+        if !self.told.raised || now.saturating_sub(since).as_secs() < kind.patience().1 {
+            return None;
+        }
+        (self.told.raised, self.told.since_ms) = (false, time_ms);
+        Some(self.told.clone())
+    }
+}
+
+/// What is not good of a router: `now` are its counters, `window` what they counted since `before`,
+/// which `rates` tells.
+pub(crate) fn signs(
+    before: &Snapshot,
+    now: &Snapshot,
+    window: &Snapshot,
+    rates: &RouterRates,
+) -> Signs {
+    let mut signs = Signs::new();
+    let mut bad = |kind, about: &str, text: String| {
+        signs.push((kind, about.to_owned(), Sign::Bad(text)));
+    };
+    for port in &now.ports {
+        let name = &port.name;
+        if !port.up {
+            let text = format!("port {name}: interface {} is down or gone", port.interface);
+            bad(Kind::PortDown, name, text);
+        } else if port.guard.is_empty() && !port.io.is_empty() {
+            let text = format!(
+                "port {name}: nothing keeps the kernel from forwarding a second copy of what comes"
+            );
+            bad(Kind::Unguarded, name, text);
+        }
+    }
+    if let Some(text) = beside(window, rates) {
+        bad(Kind::NotShaped, "", text);
+    }
+    for counted in &window.ports {
+        let per_second = counted.ring_loss as f64 / rates.length_s.max(1e-9);
+        if counted.ring_loss as f64 > counted.rx_packets as f64 / 1e3 {
+            let name = &counted.name;
+            let text = format!(
+                "port {name}: the kernel loses {per_second:.0} frames per second before the router \
+                 sees them: it is too slow for what comes"
+            );
+            bad(Kind::KernelLoss, name, text);
+        }
+    }
+    for text in full_tables(window) {
+        bad(Kind::TableFull, "", text);
+    }
+    let new_faults = now.mirror_faults.filter(|_| now.mirror_faults != before.mirror_faults);
+    if let Some(fault) = new_faults.and_then(|faults| faults.words()) {
+        bad(Kind::RoutesStale, "", format!("following the kernel's routes: {fault}"));
+    }
+    if now.log_lost > before.log_lost {
+        let text = format!("{} lines of the log could not be written", now.log_lost);
+        bad(Kind::LogLost, "", text);
+    }
+    let buffers = rates.buffers_used;
+    if buffers > 0.9 {
+        let text = format!(
+            "{:.0} % of the frame buffers are in use: have more (`buffers`) than all queue limits \
+             together",
+            buffers * 100.0
+        );
+        bad(Kind::BuffersLow, "", text);
+    } else if buffers > 0.8 {
+        signs.push((Kind::BuffersLow, String::new(), Sign::Neither));
+    }
+    for link in &rates.links {
+        of_link(link, &mut signs);
+    }
+    signs
+}
+
+fn of_link(link: &LinkRates, signs: &mut Signs) {
+    let LinkRates { link: name, all, .. } = link;
+    let mut sign = |kind, level: Level, text: String| {
+        let sign = match level {
+            Level::Bad => Sign::Bad(text),
+            Level::Neither => Sign::Neither,
+            Level::Good => return,
+        };
+        signs.push((kind, name.clone(), sign));
+    };
+    if let Some(limit) = link.limit_bps {
+        let part = all.sent_bps / (limit as f64).max(1.0);
+        let text = format!("link {name}: {:.0} % of its rate leaves it", part * 100.0);
+        sign(Kind::OverLimit, Level::of(part, 1.02, 1.05), text);
+    }
+    let text = format!(
+        "link {name}: {:.1} % of its time is lost because the worker comes too late: others use \
+         its core",
+        link.lost * 100.0
+    );
+    sign(Kind::RateLost, Level::of(link.lost, 0.005, 0.01), text);
+    if let Some(us) = all.p99_us {
+        let text = format!("link {name}: one packet of a hundred waits {:.0} ms", us / 1e3);
+        sign(Kind::LongDelay, Level::of(us, 2e5, 5e5), text);
+    }
+    if let Some(why) = link.admission.as_ref().and_then(|seen| seen.congested.as_ref()) {
+        let text = format!("link {name}: new flows are refused ({})", why.replace('_', " "));
+        sign(Kind::FlowsRefused, Level::Bad, text);
+    }
+}
+
+/// Between two limits something is neither good nor bad.
+enum Level {
+    Good,
+    Neither,
+    Bad,
+}
+
+impl Level {
+    fn of(value: f64, good: f64, bad: f64) -> Self {
+        match value {
+            value if value > bad => Self::Bad,
+            value if value > good => Self::Neither,
+            _ => Self::Good,
+        }
+    }
+}
+
+/// Whether traffic passes beside all links that have a rate: nothing is shaped although it was
+/// told.
+fn beside(window: &Snapshot, rates: &RouterRates) -> Option<String> {
+    let limited = |link: &&LinkRates| link.limit_bps.is_some();
+    let mut limits = rates.links.iter().filter(limited).peekable();
+    limits.peek()?;
+    let shaped: f64 = limits.map(|link| link.all.sent_pps + link.all.dropped_pps).sum();
+    let sum = |of: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| {
+        let all: u64 = window.ports.iter().map(of).sum();
+        all as f64 / rates.length_s.max(1e-9)
+    };
+    let (came, host, elsewhere) =
+        (sum(|port| port.rx_packets), sum(|port| port.to_host), sum(|port| port.elsewhere));
+    let by_kernel = sum(|port| port.dropped.get("kernel_forwarded").copied().unwrap_or(0));
+    // What is for the machine itself is no traffic to be shaped, but a few.
+    let nothing = shaped < 1.0 && (came > 100.0 || by_kernel > 10.0);
+    nothing.then(|| {
+        format!(
+            "nothing is shaped although links have rates: {came:.0} packets per second come in, \
+             and none goes through a link with a rate (to the kernel {host:.0}, by interfaces that \
+             are no ports {elsewhere:.0}, forwarded by the kernel {by_kernel:.0})"
+        )
+    })
+}
+
+/// Tables that had no place for somebody.
+fn full_tables(window: &Snapshot) -> Vec<String> {
+    let mut texts = Vec::new();
+    if let Some(fairdrop) = window.fairdrop.as_ref().filter(|fairdrop| fairdrop.unplaced > 0) {
+        texts.push(format!(
+            "FairDrop's table is full: {} packets of flows without a place",
+            fairdrop.unplaced
+        ));
+    }
+    for link in &window.links {
+        let full = |name: &str| {
+            let by_class = link.classes.iter().map(|class| class.dropped.get(name));
+            let refused = link.admission.as_ref().map(|seen| seen.refused.get(name));
+            by_class.chain(refused).flatten().sum::<u64>()
+        };
+        let refused = full("flow_list_full");
+        if refused > 0 {
+            texts.push(format!(
+                "link {}: the list of protected flows is full: {refused} packets refused",
+                link.port
+            ));
+        }
+    }
+    // One alarm for all of them.
+    if texts.is_empty() { texts } else { vec![texts.join("; ")] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_control::rates::Rates;
+    use evenkeel_router::snapshot::{PortCounts, PortSnapshot};
+
+    fn link(limit: u64, sent: f64) -> LinkRates {
+        let all = Rates { sent_bps: sent, sent_pps: sent / 1e4, ..Rates::default() };
+        LinkRates { link: "wan".into(), limit_bps: Some(limit), all, ..LinkRates::default() }
+    }
+
+    fn rates(links: Vec<LinkRates>) -> RouterRates {
+        RouterRates { length_s: 1.0, links, ..RouterRates::default() }
+    }
+
+    fn of_all(window: &Snapshot, rates: &RouterRates) -> Signs {
+        signs(window, window, window, rates)
+    }
+
+    fn names(signs: &Signs) -> Vec<&'static str> {
+        let bad = signs.iter().filter(|(.., sign)| matches!(sign, Sign::Bad(_)));
+        bad.map(|(kind, ..)| kind.name()).collect()
+    }
+
+    #[test]
+    fn an_alarm_is_raised_late_and_over_late() {
+        let mut alarms = Alarms::default();
+        let mut at = |s: u64, bad: bool| {
+            let text = bad.then(|| "it is gone".to_owned());
+            let told = alarms.one(Duration::from_secs(s), s * 1_000, Kind::Silent, text);
+            told.first().map(|alarm| (alarm.raised, alarm.since_ms))
+        };
+        assert_eq!([at(0, true), at(1, true), at(2, false), at(3, true), at(5, true)], [None; 5]);
+        assert_eq!(at(6, true), Some((true, 6_000)));
+        assert_eq!([at(7, true), at(8, false), at(9, true), at(10, false)], [None; 4]);
+        assert_eq!([at(12, false), at(13, false)], [None, Some((false, 13_000))]);
+        assert_eq!(alarms.known().map(|alarm| alarm.raised).collect::<Vec<_>>(), [false]);
+    }
+
+    #[test]
+    fn what_is_neither_good_nor_bad_keeps_an_alarm_as_it_is() {
+        let mut alarms = Alarms::default();
+        let mut at = |s: u64, p99_ms: f64| {
+            let mut slow = link(10_000_000, 1e6);
+            slow.all.p99_us = Some(p99_ms * 1e3);
+            let signs = of_all(&Snapshot::default(), &rates(vec![slow]));
+            let told = alarms.counted(Duration::from_secs(s), s * 1_000, signs);
+            told.first().map(|alarm| alarm.raised)
+        };
+        assert_eq!([at(0, 600.0), at(19, 600.0), at(20, 600.0)], [None, None, Some(true)]);
+        assert_eq!([at(21, 300.0), at(90, 300.0), at(91, 100.0)], [None; 3]);
+        assert_eq!([at(110, 300.0), at(120, 100.0), at(151, 100.0)], [None, None, Some(false)]);
+    }
+
+    #[test]
+    fn while_a_router_is_silent_its_other_alarms_stay() {
+        let mut alarms = Alarms::default();
+        let down = PortSnapshot { name: "wan".into(), ..PortSnapshot::default() };
+        let now = Snapshot { ports: vec![down], ..Snapshot::default() };
+        let of = || signs(&now, &now, &Snapshot::default(), &rates(Vec::new()));
+        assert!(alarms.counted(Duration::from_secs(0), 0, of()).is_empty());
+        assert_eq!(alarms.counted(Duration::from_secs(2), 2, of()).len(), 1);
+        for s in 3..60 {
+            let text = Some("gone".to_owned());
+            alarms.one(Duration::from_secs(s), s, Kind::Silent, text);
+        }
+        let raised: Vec<_> = alarms.known().filter(|of| of.raised).map(|of| of.alarm).collect();
+        assert_eq!(raised, ["silent", "port_down"]);
+    }
+
+    #[test]
+    fn traffic_beside_the_links_is_not_shaped_and_a_quiet_line_is_no_alarm() {
+        let window = |rx: u64| {
+            let counts = PortCounts { rx_packets: rx, to_host: rx, ..PortCounts::default() };
+            let (name, up) = ("lan".into(), true);
+            let port = PortSnapshot { name, up, counts, ..PortSnapshot::default() };
+            Snapshot { ports: vec![port], ..Snapshot::default() }
+        };
+        let of = |rx, sent| {
+            let window = window(rx);
+            names(&of_all(&window, &rates(vec![link(10_000_000, sent)])))
+        };
+        assert_eq!(of(5_000, 0.0), ["not_shaped"]);
+        assert!(of(50, 0.0).is_empty());
+        assert!(of(5_000, 9e6).is_empty());
+        assert_eq!(of(5_000, 12e6), ["over_limit"]);
+        let unpaced = LinkRates { limit_bps: None, ..link(0, 0.0) };
+        let window = window(5_000);
+        assert!(of_all(&window, &rates(vec![unpaced])).is_empty());
+    }
+
+    #[test]
+    fn lost_time_full_tables_and_lost_frames_are_told() {
+        let late = LinkRates { lost: 0.02, ..link(10_000_000, 9e6) };
+        let mut window = Snapshot::default();
+        let counts = PortCounts { rx_packets: 1_000, ..PortCounts::default() };
+        let (name, up) = ("lan".into(), true);
+        window.ports =
+            vec![PortSnapshot { name, up, counts, ring_loss: 2, ..PortSnapshot::default() }];
+        window.fairdrop =
+            Some(evenkeel_router::snapshot::FairDropSnapshot { unplaced: 3, ..Default::default() });
+        let signs = of_all(&window, &rates(vec![late]));
+        assert_eq!(names(&signs), ["kernel_loss", "table_full", "rate_lost"]);
+    }
+}
