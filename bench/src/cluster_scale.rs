@@ -217,8 +217,10 @@ rounds or so, so l = 4 lasts for a long time. When the
 
 const REST: &str = "
 The router decides on the core that forwards: at 64 x 64 x 8 a decision takes as long as six of \
-the paper's packets, and a train has 64 of them at most, so that 95 % are missed there. On another \
-core they are met.
+the paper's packets, and a train of 4096 bytes has 64 of them, so that 95 % are missed there. \
+Trains of 16,320 bytes hold 255: with them 97 % are carried at 40 us a decision, on the core \
+that forwards (`cargo test -p evenkeel-cluster --test it scale`), and shares are as exact as \
+with packets of that size.
 Aims of a decision: 0.1 us at 3 x 3 x 3, just missed (first table), and 40 us at 64 x 64 x 8.
 ";
 

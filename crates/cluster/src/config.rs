@@ -22,8 +22,10 @@ pub const MAX_V1_ID: u16 = 62;
 pub const MAX_ROUNDS: u32 = 4096;
 /// Bytes that lazy scheduling counts per packet of `l` (spec 8.4).
 pub const LAZY_PACKET: u32 = 64;
+/// Most bytes of a train: as many short packets as it can hold.
+const MAX_TRAIN: u64 = LAZY_PACKET as u64 * TRAIN_PACKETS as u64;
 /// Most packets of a train.
-pub const TRAIN_PACKETS: usize = 64;
+pub const TRAIN_PACKETS: usize = 255;
 
 words! {
     /// How much is decided with one exchange (spec 8).
@@ -192,7 +194,7 @@ settings! {
         /// what is announced and decided then costs as much for small packets as for large ones.
         /// Shares are by trains, as exact as with packets of that size. 0: each packet by itself;
         /// lazy scheduling has its own bursts.
-        reload train: Bytes = Bytes(0), in 0..=9_000;
+        reload train: Bytes = Bytes(0), in 0..=MAX_TRAIN;
         /// What each forwarder can send: in a round it serves links whose rates together are no
         /// more than this. What the weakest of them can.
         reload forwarder_rate: Option<BitRate> = None, in 1_000..=1_000_000_000_000_u64,

@@ -368,7 +368,12 @@ fn admission_lets_as_many_in_as_with_one_worker() {
 /// The fair rate of each interval from 1.25 s on, least first, in parts of min_FR, while so many
 /// connections begin within half a second and go on, three of four at the first worker; and how
 /// long ten streams that come at 3 s waited to be let in.
-fn burst(workers: usize, discipline: DisciplineConfig, connections: u64) -> (Vec<f64>, Vec<f64>) {
+fn burst(
+    workers: usize,
+    discipline: DisciplineConfig,
+    connections: u64,
+    sends: Sends,
+) -> (Vec<f64>, Vec<f64>) {
     let config = AdmissionConfig {
         flows: 1_000,
         history: 512,
@@ -379,7 +384,7 @@ fn burst(workers: usize, discipline: DisciplineConfig, connections: u64) -> (Vec
     for n in 0..connections {
         let worker = usize::from(n % 4 == 3);
         let from = Nanos::from_millis(n * 500 / connections);
-        router.add(worker, 1_462, Sends::Greedy(16), from);
+        router.add(worker, 1_462, sends, from);
     }
     let streams: Vec<usize> = (0..10)
         .map(|n| {
@@ -413,12 +418,31 @@ fn burst(workers: usize, discipline: DisciplineConfig, connections: u64) -> (Vec
 fn a_burst_of_connections_over_several_workers_does_not_lock_everybody_out() {
     for discipline in [PDRR, PFQ, AFAN] {
         for (workers, connections) in [(1, 35), (1, 100), (2, 35), (2, 100), (4, 35), (4, 100)] {
-            let (rates, waited) = burst(workers, discipline(), connections);
+            let (rates, waited) = burst(workers, discipline(), connections, Sends::Greedy(16));
             let p5 = rates[rates.len() / 20];
             let longest = waited.iter().copied().fold(0.0, f64::max);
             let name = format!("{:?}, {workers} workers, {connections}", discipline());
             assert!(p5 >= 0.8 && longest <= 1.0, "{name}: p5 {p5:.2}, longest wait {longest:.2}");
         }
+    }
+}
+
+/// Each worker has a buffer of its own. With 1000 packets in it the flows that were let in as
+/// guests, and refused again, went on for seconds with what they had left there: FR's 5th
+/// percentile was 0.74 of its minimum.
+#[test]
+fn flows_that_do_not_answer_leave_little_behind_in_buffers_bounded_in_time() {
+    // 2 Mbit/s each, four times what admission promises.
+    let sends = Sends::Every(Nanos::from_millis(6));
+    let mut short = PdrrConfig::default();
+    short.buffer.max_delay = Some(Nanos::from_millis(50));
+    for (workers, connections) in [(2, 35), (2, 100), (4, 35)] {
+        let discipline = DisciplineConfig::Pdrr(short.clone());
+        let (rates, waited) = burst(workers, discipline, connections, sends);
+        let p5 = rates[rates.len() / 20];
+        let longest = waited.iter().copied().fold(0.0, f64::max);
+        let name = format!("{workers} workers, {connections}");
+        assert!(p5 >= 0.8 && longest <= 1.0, "{name}: p5 {p5:.2}, longest wait {longest:.2}");
     }
 }
 
