@@ -14,7 +14,20 @@ const LONG_RING: u64 = 5;
 const SHORT_RING: u32 = 8;
 
 pub(super) fn advice(config: &RouterConfig) -> Vec<String> {
+    let of_link = |link| of_link(link).into_iter().chain(of_buffers(link, config.router.buffers));
     config.links.iter().flat_map(of_link).collect()
+}
+
+/// Whether one link can hold all frame buffers of the router: then others have none.
+fn of_buffers(link: &LinkConfig, buffers: u32) -> Option<String> {
+    let DisciplineConfig::FqCodel(own) = &link.discipline else { return None };
+    (own.buffer >= buffers).then(|| {
+        format!(
+            "link {}: its queues may hold {} packets, and the router has {buffers} buffers: then \
+             packets of others are lost before any queue (`buffers` of [router])",
+            link.port, own.buffer
+        )
+    })
 }
 
 /// How long so many packets take, ms.

@@ -329,6 +329,8 @@ fn check_says_where_packets_wait_long() {
     assert!(advice(&format!("{rate}{short}\nring = {{ slots = 128 }}")).contains("takes 78 ms"));
     assert!(advice(short).contains("without a rate max_delay bounds nothing"));
     assert!(advice("discipline = { kind = \"drr\" }").contains("where drr has no say"));
+    let fq_codel = advice(&format!("{rate}discipline = {{ kind = \"fq-codel\" }}"));
+    assert!(fq_codel.contains("10240 packets, and the router has 8192 buffers"), "{fq_codel}");
     let wfq = "discipline = { kind = \"wfq-altq\" }\nring = { slots = 51 }";
     assert!(
         advice(&format!("rate = \"1Gbit/s\"\n{wfq}")).contains("51 packets above queues of 50")
