@@ -10,7 +10,7 @@ export PATH := $(call found,PATH)
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1800
 
-.PHONY: help setup build run test soak page harden sbom deb package-test fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak page book harden sbom deb package-test fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
@@ -21,6 +21,7 @@ help:
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
 	@echo "make deb    the Debian package for this machine's architecture, in out/"
+	@echo "make book   the guide as a book, out/book/index.html (installs mdBook the first time)"
 	@echo "make package-test  installs it in a fresh Debian, uses it, removes it and looks for leftovers (root, some minutes)"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
@@ -68,6 +69,12 @@ sbom:
 
 deb:
 	@scripts/deb.sh
+
+book:
+	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked --debug mdbook
+	@scripts/guide.py out/book-source
+	@mdbook build --dest-dir "$(CURDIR)/out/book" out/book-source
+	@echo "open out/book/index.html"
 
 package-test: setup
 	@scripts/package-test.sh

@@ -137,6 +137,7 @@ else
 fi
 step "page of what is reproduced" scripts/reproduced.py check out/figures/sim
 step "page of latency under load" scripts/latency.py check
+step "links of the guide" scripts/guide.py --self-test
 step "commands of the README" scripts/readme.sh
 
 printf '\n'

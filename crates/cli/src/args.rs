@@ -21,6 +21,7 @@ pub(crate) use subscribers::SubscriberCommand;
 pub(crate) use watch::{CaptureArgs, WatchArgs};
 
 use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
+use crate::doctor::DoctorArgs;
 use crate::history::HistoryArgs;
 use crate::serve::ServeArgs;
 use crate::top::TopArgs;
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Check a router.toml and say what it means.
     Check(CheckArgs),
+    /// Look at what decides whether shaping can work here: rings and queues below, offloads,
+    /// interrupts, firewall, limits, clock, hypervisor. Changes nothing and needs no privilege.
+    Doctor(DoctorArgs),
     /// Show links and classes with rates, delays and drops; one table where no terminal is.
     Top(TopArgs),
     /// Offer what routers count over HTTP: metrics for Prometheus, JSON and a live page.

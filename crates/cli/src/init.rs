@@ -18,7 +18,7 @@ use crate::out::print;
 use crate::shape::{overhead_toml, quoted};
 
 /// What the service runs, where the package is installed.
-const OF_THE_SERVICE: &str = "/etc/evenkeel/router.toml";
+pub(crate) const OF_THE_SERVICE: &str = "/etc/evenkeel/router.toml";
 
 /// Percent of the line's rate: what waits must wait here, not in the modem.
 const PART: u64 = 95;

@@ -18,6 +18,7 @@ mod cluster;
 mod confine;
 mod ctl;
 mod cycles;
+mod doctor;
 mod failure;
 mod history;
 mod init;
@@ -59,6 +60,7 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Shape(args) => shape::shape(&args, disciplines),
         Command::Init(args) => init::init(&args),
         Command::Check(args) => check::check(&args, &disciplines),
+        Command::Doctor(args) => doctor::doctor(&args, &disciplines),
         Command::Serve(args) => serve::serve(&args),
         Command::Top(args) => top::top(&args),
         Command::History(args) => history::history(&args),

@@ -36,8 +36,7 @@ impl Control {
         let mut request = named(name)?;
         let failed = |error: io::Error| at_interface(name, "asking about", error);
         let ask = |request: &mut libc::ifreq, what| self.ioctl(what, request).map_err(failed);
-        let index =
-            netdevice::name_to_index(&self.fd, name).map_err(|error| failed(error.into()))?;
+        let index = self.index_of(name)?;
         ask(&mut request, libc::SIOCGIFHWADDR)?;
         // SAFETY: SIOCGIFHWADDR has filled this member.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
@@ -59,6 +58,12 @@ impl Control {
         let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;
         Ok(Interface { index, mac, mtu, running: flags & wanted == wanted })
+    }
+
+    /// The number of the interface with this name, whatever kind it is of.
+    pub(crate) fn index_of(&self, name: &str) -> Result<u32, PortError> {
+        netdevice::name_to_index(&self.fd, name)
+            .map_err(|error| at_interface(name, "asking about", error.into()))
     }
 
     /// The name of the interface with this number, if there is one.

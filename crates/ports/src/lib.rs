@@ -11,6 +11,7 @@
 //! | [`inline`] | takes over the queues of an interface and leaves everything else to the kernel |
 //! | [`lose`] | loses frames of a VLAN at random, for tests |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
+//! | [`survey`] | what there is at an interface and below it, for whoever only looks |
 //! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
 //!
 //! Two rules hold everywhere: a frame that is not delivered is counted under a
@@ -33,6 +34,7 @@ pub mod offload;
 pub mod pcap;
 pub mod pool;
 pub mod port;
+pub mod survey;
 pub mod sys;
 pub mod tsc;
 pub mod wrap;

@@ -30,7 +30,7 @@ use crate::interface::Control;
 use crate::sys::NetNs;
 
 /// Whether a feature, by the kernel's name, glues frames together. Newer kernels have more of them.
-fn makes_super_frames(name: &str) -> bool {
+pub(crate) fn makes_super_frames(name: &str) -> bool {
     name.starts_with("rx-gro")
         || name == "rx-lro"
         || name == "rx-udp-gro-forwarding"

@@ -4,6 +4,7 @@ mod attacks;
 mod bad_input;
 mod control;
 mod counters;
+mod doctor;
 mod init;
 mod report_and_sweep;
 mod sim;

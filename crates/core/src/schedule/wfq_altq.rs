@@ -117,6 +117,30 @@ settings! {
     }
 }
 
+/// The least that the queue of the heaviest class must hold, packets, so that weights are followed
+/// above a ring of `slots` that is refilled as a whole: Q >= R * w_max / sum(w) ("How Unfair can
+/// WFQ be?", and docs/when-wfq-differentiates.md). `heaviest` of the weights, and their `sum`.
+#[must_use]
+pub fn least_queue(slots: u64, heaviest: u64, sum: u64) -> u64 {
+    slots.saturating_mul(heaviest).div_ceil(sum.max(1))
+}
+
+/// Of queues by class with tail drop: the heaviest weight, the sum of all weights, and the most
+/// packets in the heaviest class's queue, all for [`least_queue`]. `None` for others, and where
+/// there is one class.
+#[must_use]
+pub fn weight_and_sum(config: &WfqAltqConfig) -> Option<(u64, u64, u32)> {
+    let by_class = config.select == QueueSelect::Class && config.drop == DropRule::Tail;
+    if !by_class || config.classes < 2 {
+        return None;
+    }
+    let classes = 0..usize::from(config.classes);
+    let weight = |class: usize| u64::from(config.weight.get(class).0);
+    let heaviest = classes.clone().max_by_key(|class| weight(*class))?;
+    let sum = classes.map(weight).sum();
+    Some((weight(heaviest), sum, config.limit.get(heaviest)))
+}
+
 impl WfqAltqConfig {
     /// A queue for each of these weights, by class; the rest by default.
     #[must_use]

@@ -40,6 +40,7 @@ pub use bridge::{Bridged, join};
 pub use own::OwnTraffic;
 use pair::Pair;
 pub use pair::PairNames;
+pub(crate) use pair::master_of;
 pub use port::{InlinePort, Side};
 pub(crate) use program::OURS;
 

@@ -146,7 +146,7 @@ pub(super) fn look_up(
 }
 
 /// The number and kind of what an interface is a member of.
-pub(super) fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<(u32, String)>> {
+pub(crate) fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<(u32, String)>> {
     let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     };
