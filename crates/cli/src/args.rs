@@ -2,6 +2,7 @@
 
 mod init;
 mod live;
+mod scenario;
 mod subscribers;
 mod watch;
 
@@ -17,6 +18,7 @@ use evenkeel_sweep::Shard;
 
 pub(crate) use init::{InitArgs, Place};
 pub(crate) use live::LiveArgs;
+pub(crate) use scenario::{ScenarioArgs, ScenarioCommand};
 pub(crate) use subscribers::SubscriberCommand;
 pub(crate) use watch::{CaptureArgs, WatchArgs};
 
@@ -553,38 +555,6 @@ pub(crate) struct DemoArgs {
     /// Print nothing but the table.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-}
-
-/// Arguments of `scenario`.
-#[derive(ClapArgs, Debug)]
-pub(crate) struct ScenarioArgs {
-    /// Print JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    #[command(subcommand)]
-    pub(crate) command: ScenarioCommand,
-}
-
-/// What to look at.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ScenarioCommand {
-    /// Check scenario files.
-    Check {
-        /// The files.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
-    /// List the scenarios below a folder.
-    List {
-        /// The folder.
-        #[arg(default_value = "scenarios")]
-        folder: PathBuf,
-    },
-    /// Say what a scenario runs and expects.
-    Show {
-        /// The file.
-        file: PathBuf,
-    },
 }
 
 /// Shortest interval of `watch`: below, reading the counters would disturb what they count.

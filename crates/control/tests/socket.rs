@@ -52,6 +52,11 @@ impl Target for Recorder {
                 return Ok(Reply::Flows(vec![FlowSnapshot::default(); top]));
             }
             Command::Nodes(_) => return Ok(Reply::Nodes(Vec::new())),
+            // Nothing passes here that could be watched.
+            Command::Busiest { .. } | Command::Watch(_) | Command::Unwatch => {
+                return Ok(Reply::Done);
+            }
+            Command::Sightings { .. } => return Ok(Reply::Done),
             Command::Change(Change::Link(link, change)) => (link, of_link(&change)),
             Command::Change(Change::FairDrop(change)) => {
                 ("wan".to_owned(), format!("fairdrop {} {}", change.key, change.value.plain(&[])))

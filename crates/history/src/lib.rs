@@ -222,11 +222,10 @@ impl History {
     pub fn reach(&self, step: Step) -> Option<(u64, u64)> {
         let times = self.ring(step).places().filter(|place| place.kind == Kind::Window);
         let times = times.map(|place| place.time_ms);
-        let span = times.fold(None, |span: Option<(u64, u64)>, time| {
+        times.fold(None, |span: Option<(u64, u64)>, time| {
             let (from, to) = span.unwrap_or((time, time));
             Some((from.min(time), to.max(time)))
-        });
-        span
+        })
     }
 
     fn ring(&self, step: Step) -> &Ring {

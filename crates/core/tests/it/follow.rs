@@ -76,7 +76,7 @@ impl Line {
                 let own = self.law.rate().time_for(Bytes(PACKET));
                 let pause = Nanos(own.0 * 100 / self.load - own.0);
                 self.now = self.now + own + pause;
-                self.idle = self.idle + pause;
+                self.idle += pause;
                 while let Some((back, trip)) = self.under_way.front()
                     && *back <= self.now
                 {

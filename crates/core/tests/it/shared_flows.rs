@@ -437,7 +437,7 @@ fn flows_that_do_not_answer_leave_little_behind_in_buffers_bounded_in_time() {
     let mut short = PdrrConfig::default();
     short.buffer.max_delay = Some(Nanos::from_millis(50));
     for (workers, connections) in [(2, 35), (2, 100), (4, 35)] {
-        let discipline = DisciplineConfig::Pdrr(short.clone());
+        let discipline = DisciplineConfig::Pdrr(short);
         let (rates, waited) = burst(workers, discipline, connections, sends);
         let p5 = rates[rates.len() / 20];
         let longest = waited.iter().copied().fold(0.0, f64::max);

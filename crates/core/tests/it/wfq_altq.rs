@@ -540,11 +540,11 @@ fn overloaded(aqm: ClassAqm, law: AqmConfig) -> ([Nanos; 2], [Vec<Reason>; 2]) {
             }
         }
         let Some(packet) = wfq.dequeue(now, &mut drop) else {
-            now = now + Nanos::from_micros(100);
+            now += Nanos::from_micros(100);
             continue;
         };
         waits[packet.class.index()].push(now.saturating_sub(packet.arrival));
-        now = now + line.time_for(packet.wire_len());
+        now += line.time_for(packet.wire_len());
     }
     let p99 = waits.map(|mut waits| {
         waits.sort_unstable();
