@@ -1,5 +1,6 @@
 //! The command line.
 
+mod doctor;
 mod init;
 mod live;
 mod scenario;
@@ -16,6 +17,7 @@ use evenkeel_core::link::FramingConfig;
 use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
 
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use init::{InitArgs, Place};
 pub(crate) use live::LiveArgs;
 pub(crate) use scenario::{ScenarioArgs, ScenarioCommand};
@@ -23,7 +25,6 @@ pub(crate) use subscribers::SubscriberCommand;
 pub(crate) use watch::{CaptureArgs, WatchArgs};
 
 use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
-use crate::doctor::DoctorArgs;
 use crate::history::HistoryArgs;
 use crate::serve::ServeArgs;
 use crate::top::TopArgs;

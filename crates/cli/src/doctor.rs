@@ -2,14 +2,14 @@
 //! to do about it.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args as ClapArgs;
 use evenkeel_doctor::{Finding, Level, Line, examine, usual_interfaces};
 use evenkeel_ports::sys;
 use evenkeel_router::Disciplines;
 use serde_json::json;
 
+use crate::args::DoctorArgs;
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
@@ -17,26 +17,6 @@ use crate::out::{print, print_json};
 /// Columns of the text beside a finding's level and topic.
 const WIDTH: usize = 74;
 const MARGIN: usize = 26;
-
-/// Arguments of `doctor`.
-#[derive(ClapArgs, Debug)]
-pub(crate) struct DoctorArgs {
-    /// The interfaces [default: those of the router.toml; without one, all that are up].
-    #[arg(value_name = "IFACE")]
-    interfaces: Vec<String>,
-    /// The router.toml that is to run here [default: /etc/evenkeel/router.toml if it can be read].
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
-    /// Network namespace (a name under /run/netns) of the interfaces.
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
-    /// Only what is not as it should be.
-    #[arg(long, short)]
-    quiet: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) fn doctor(args: &DoctorArgs, disciplines: &Disciplines) -> Outcome {
     let usual = Path::new(crate::init::OF_THE_SERVICE);

@@ -311,7 +311,7 @@ mod tests {
         let (asked, out) = said("", "gatway\ngateway\neth0\n100\n100Mbit/s\n20Mbit/s\n");
         let (given, silent) = said("--gateway --wan eth0 --down 100Mbit/s --up 20Mbit/s", "");
         assert_eq!(asked.unwrap(), given.unwrap());
-        assert!(out.contains("did you mean `gateway`") && out.contains("\"100\""), "{out}");
+        assert!(out.contains("did you mean \"gateway\"") && out.contains("\"100\""), "{out}");
         assert!(silent.is_empty());
         let (asked, _) = said("--bridge --up 1Mbit/s", "eth0 eth0\neth0 eth1\n2Mbit/s\n");
         let asked = asked.unwrap();
