@@ -448,6 +448,9 @@ counters! {
         gauge queued_packets: u64, "packets";
         /// Their IP bytes.
         gauge queued_bytes: u64, "bytes";
+        /// The most packets queued at once since the start.
+        #[serde(default)]
+        most queue_most: u64, "packets";
         /// Sum of transit delays (arrival to dequeue) of the packets in `out_packets`, ns.
         count delay_sum_ns: u64, "ns";
         /// Largest transit delay since the start, ns.

@@ -167,6 +167,7 @@ fn daemons(own: u8, peer: u8, interface: &str) -> [(&'static str, String); 2] {
 
 /// Between two routers: their OSPF and BGP neither notice it, nor that it is killed under load.
 #[test]
+#[ignore = "OSPF gives up after a second, which other tests beside it can take: make soak"]
 fn two_routers_keep_ospf_and_bgp_through_it_and_through_kills() {
     if !Frr::available("bridge_frr") {
         return;

@@ -1,7 +1,7 @@
 //! `[[tree]]`: the people behind a router, each with a plan, and the sites that they are at.
 //!
-//! A list says who there is: [`list`] what a list holds and what may not stand in it, [`csv`] and
-//! [`json`] how it is written, [`libreqos`] two files of LibreQoS, read as they are. A
+//! A list says who there is: `list` what a list holds and what may not stand in it, `csv` and
+//! `json` how it is written, `libreqos` two files of LibreQoS, read as they are. A
 //! [`SubscriberTree`] is a list in the places of the core's trees, one for each direction.
 
 mod change;

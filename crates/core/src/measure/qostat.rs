@@ -46,8 +46,6 @@ crate::counters! {
         /// Packets that waited, added up over time: divided by the time of a window, in
         /// microseconds, it is the mean length of the queue.
         count queue_us: u64, "packets x us";
-        /// The most packets that waited at once.
-        most queue_most: u64, "packets";
     }
 }
 
@@ -154,8 +152,7 @@ impl ClassMeter {
     /// All counts as they are at `at`.
     #[must_use]
     pub fn counts_at(&self, at: Nanos) -> ClassCounters {
-        let QueueMeter { most: queue_most, .. } = self.queue;
-        ClassCounters { queue_us: self.queue.area_us(at), queue_most, ..self.counts }
+        ClassCounters { queue_us: self.queue.area_us(at), ..self.counts }
     }
 
     /// Packets dropped for any reason.

@@ -16,7 +16,7 @@
 //! A class's head starts where the packet before it finished, or now if that is past, and finishes
 //! its length by weight later. Of those that have started the one that finishes first goes next,
 //! with starts and finishes of groups of classes rounded to slots, so that a few operations on bits
-//! find it ([`groups`]). V goes on by what was sent, by the sum of all weights, and on to the first
+//! find it (`groups`). V goes on by what was sent, by the sum of all weights, and on to the first
 //! start where nobody would have started.
 //!
 //! Complexity: constant time per packet, whatever the number of classes; no allocation per packet.

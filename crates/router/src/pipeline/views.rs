@@ -141,6 +141,7 @@ impl PortSlot {
             dropped: named(dropped),
             queued_packets: meter.queue.packets,
             queued_bytes: meter.queue.bytes.0,
+            queue_most: meter.queue.most,
             delay_sum_ns: meter.delay_sum.0,
             delay_max_ns: meter.delay_max.0,
             delay_buckets: meter
