@@ -284,6 +284,8 @@ impl Qostat {
         meter.sent_bytes += length;
         meter.in_segments += u64::from(packet.segments());
         meter.sent_segments += u64::from(packet.segments());
+        // By the long way it would have waited for no time.
+        meter.queue.most = meter.queue.most.max(1);
         meter.gave(length, delay);
     }
 
