@@ -160,12 +160,6 @@ fn silence_holds_the_rate_and_off_gives_the_configured_one() {
     line.answers = true;
     line.carries(8, 1_000);
     assert_eq!(line.rate_of("p0"), 20_000_000);
-    // What waits for half a minute by now says nothing to anybody.
-    (line.free, line.replies) = (line.bed.now, VecDeque::new());
-    let on = Change::Link("p0".into(), LinkChange::Control(true));
-    line.bed.pipeline.change(line.bed.now, &on).unwrap();
-    line.carries(8, 4_000);
-    assert!(line.rate_of("p0") < 9_000_000);
 }
 
 /// What the AQM dropped of a flow is told of a link without admission, and of no other flow.
