@@ -47,6 +47,7 @@ test: setup
 soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
+	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-core --test it of_any_tree -- --ignored
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
 	@scripts/cluster-repeat.sh 5
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel --test live two_routers_keep -- --ignored --nocapture
