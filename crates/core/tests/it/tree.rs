@@ -414,7 +414,7 @@ fn shares_and_guarantees_are_those_of_the_oracle() {
 }
 
 #[test]
-#[ignore = "guarantees that do not fit: one tree in some thousands is off; make soak"]
+#[ignore = "does not hold where guarantees take nearly all there is: make soak"]
 fn shares_and_guarantees_of_any_tree_are_those_of_the_oracle() {
     all_hold(true, 5_000, true);
 }
