@@ -17,7 +17,7 @@ use crate::memory::Random;
 use crate::run::{CONFIG, Live, TWO_WORKERS, command, end};
 
 /// Address space that it may have.
-const ALLOWED: &str = "--as=1500000000";
+const ALLOWED: &str = "--as=1650000000";
 /// Its memory may grow by so much from the first quarter of a life to its end, kilobytes.
 const GROWTH: u64 = 24 << 10;
 /// A life in which nobody kills it.

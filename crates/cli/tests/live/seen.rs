@@ -56,7 +56,7 @@ fn packets_are_traced_and_captured_while_they_pass_with_one_and_two_workers() {
     for (name, config, queues) in [("traced", CONFIG, 1), ("traced2", TWO_WORKERS, 2)] {
         let Some(live) = Live::with(name, config, queues) else { return };
         let filter = "{ protocol = \"icmp\", source = \"10.1.0.2\" }";
-        let output = live.said_under_ping(&["trace", filter, "--packets", "2", "--for", "30s"]);
+        let output = live.said_under_ping(&["trace", filter, "--packets", "6", "--for", "30s"]);
         assert!(output.status.success(), "{}", text(&output));
         let told = String::from_utf8(output.stdout).unwrap();
         for stage in ["received by", "given to link", "left link"] {
