@@ -265,7 +265,7 @@ fn a_chart_pools_no_axis_that_it_does_not_name() {
         Ok::<_, String>(fs::read_to_string(out.join("chart-c.html")).unwrap())
     };
     let error = chart("").unwrap_err();
-    assert!(error.contains("chart[0].x: would pool the 2 values of the axis \"rate\""), "{error}");
+    assert!(error.contains("chart.x: would pool the 2 values of the axis \"rate\""), "{error}");
     let error = chart("at = { rate = \"9Mbit/s\" }").unwrap_err();
     assert!(error.contains("there are: 4Mbit/s, 8Mbit/s"), "{error}");
     let runs = |page: &str| page.matches("<td>2</td>").count();
