@@ -539,6 +539,9 @@ pub(crate) enum Shown {
     /// Three forwarders behind a switch as one router: shares, loss, a stranger, a forwarder more,
     /// one less, a killed master.
     Cluster,
+    /// An evening at a small ISP: 2,000 subscribers, three sites, a backhaul that is too small, a
+    /// flood; without and with their plans. Simulated.
+    Isp,
 }
 
 /// Arguments of `demo`.

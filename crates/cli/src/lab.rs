@@ -82,6 +82,9 @@ fn one(
 }
 
 pub(crate) fn demo(args: &DemoArgs) -> Outcome {
+    if args.what == Shown::Isp {
+        return crate::isp::demo(args);
+    }
     if args.sim {
         return crate::sim::demo(args, None);
     }
@@ -94,6 +97,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         Shown::Disciplines => evenkeel_lab::demo,
         Shown::Fairdrop => evenkeel_lab::demo_fairdrop,
         Shown::Cluster => return live::demo(args),
+        Shown::Isp => return crate::isp::demo(args),
     };
     let outcome = show(&DemoOptions {
         out_dir: args.out.clone(),

@@ -22,6 +22,7 @@ mod doctor;
 mod failure;
 mod history;
 mod init;
+mod isp;
 mod lab;
 mod live;
 mod log;

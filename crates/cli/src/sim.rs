@@ -190,6 +190,7 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
         Shown::Fairdrop => fairdrop_demo::demo(World::Sim)?,
         Shown::Disciplines => Demo::disciplines(World::Sim)?,
         Shown::Cluster => return live::demo_sim(args),
+        Shown::Isp => return crate::isp::demo(args),
     };
     if !args.quiet {
         print(&demo.introduction())?;
