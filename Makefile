@@ -44,10 +44,10 @@ run:
 test: setup
 	@scripts/test.sh
 
+# Random trees come last: some still fail (docs/subscribers.md), and what stands after a failure is not run.
 soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
-	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-core --test it of_any_tree -- --ignored
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
 	@scripts/cluster-repeat.sh 5
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel --test live two_routers_keep -- --ignored --nocapture
@@ -56,6 +56,7 @@ soak: setup
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live short_queues -- --nocapture --test-threads 1
 	@EVENKEEL_KILLED=100 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live killed_ -- --nocapture --test-threads 1
 	@EVENKEEL_CHAOS=$(CHAOS) EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live chaos -- --nocapture --test-threads 1
+	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-core --test it of_any_tree -- --ignored
 
 page:
 	@scripts/setup.sh page
