@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux and DPDK.
 #
-#     [RECORD=1] scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live;
+#     [RECORD=1] scripts/bench.sh [PART ...]        parts: memory flows tree blocked fib rte_sched cluster cores instructions sim routes idle tcp live;
 #                                    all of them by default
 #
 # All parts together take some ten minutes, `live` the half of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live)
+all=(memory flows tree blocked fib rte_sched cluster cores instructions sim routes idle tcp live)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
 for part in "${parts[@]}"; do

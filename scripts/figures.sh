@@ -16,7 +16,7 @@ cores=$(nproc)
 sim_jobs=${SIM_JOBS:-$cores}
 # A lab sleeps most of its time: two of them leave each other room on two cores.
 lab_jobs=${LAB_JOBS:-$((cores < 2 ? 1 : 2))}
-[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/fairdrop/lab-both.toml scenarios/fairdrop/lab-light-load.toml scenarios/fairdrop/lab-paper.toml
+[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/fairdrop/lab-both.toml scenarios/fairdrop/lab-light-load.toml scenarios/fairdrop/lab-paper.toml scenarios/baselines/*.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 
 file_name() { # scenario, mechanism
@@ -50,8 +50,8 @@ plan() { # world, scenarios...
   declare -A shown
   shift
   for scenario in "$@"; do
-    # Cycles of a real core: nothing to simulate.
-    [[ $world != sim || $scenario != *fairdrop/lab-* ]] || continue
+    # Cycles of a real core, and queueing disciplines of Linux: nothing to simulate.
+    [[ $world != sim || $scenario != @(*fairdrop/lab-*|*baselines/*) ]] || continue
     if [ "$world" = lab ]; then
       # Every expectation is for the simulator.
       [[ $scenario != *wfq-other/* && $scenario != *latency/* && $scenario != *lct/tcp.toml ]] || continue

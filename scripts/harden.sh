@@ -22,10 +22,19 @@ step() {
   fi
 }
 
+# What is not there is got, where that can be; what cannot be had is said, and has not passed.
+needs() { # component
+  rustup component list --toolchain nightly 2>/dev/null | grep -q "^$1.*(installed)" || rustup component add --toolchain nightly "$1" >/dev/null 2>&1 ||
+    { echo "harden: the nightly toolchain has no $1, and rustup cannot get it: rustup component add --toolchain nightly $1"; return 1; }
+}
+cargo +nightly --version >/dev/null 2>&1 ||
+  { echo "harden: needs the nightly toolchain: rustup toolchain install nightly --component miri --component rust-src" >&2; exit 3; }
+
 asan() { RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --target "$target" "$@"; }
 
 # Sockets, BPF and the time stamp counter are beyond Miri; buffers, rings in memory and prefetches are not.
 miri() {
+  needs rust-src && needs miri || return 1
   MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --quiet -p evenkeel-core --lib prefetch &&
     MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --quiet -p evenkeel-ports --lib -- pool:: segment:: memory:: bpf:: pcap::
 }

@@ -3,7 +3,7 @@
 # Those of the cross-protect router are short as they are: the intervals of its admission do not scale. Nor do the times that FairDrop takes, and the cycles of a
 # live cluster.
 lab_time_scale() {
-  if [[ $1 == *cross-protect-lab/* || $1 == *fairdrop/lab-* || $1 == *stsdr/* ]]; then echo 1; elif is_controlled "$1"; then echo 0.5; else echo "${TIME_SCALE:-0.06}"; fi
+  if [[ $1 == *cross-protect-lab/* || $1 == *fairdrop/lab-* || $1 == *stsdr/* || $1 == *baselines/* ]]; then echo 1; elif is_controlled "$1"; then echo 0.5; else echo "${TIME_SCALE:-0.06}"; fi
 }
 
 is_controlled() { grep -q '^\[router\.config\.link\.control\]' "$1"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The router does not know which world it is in: simulator and lab run the same code. Three looks at the crates a packet passes
-# through: no dependency on what drives worlds, no `cfg` but those of tests, of Miri and of the processor, and outside of comments no
-# word, and no part of an identifier, that names a world. `ports::memory` is the simulator's port and may say so.
+# through: no dependency on what drives worlds, no `cfg` but those of tests, of Miri, of the processor and of the C library, and
+# outside of comments no word, and no part of an identifier, that names a world. `ports::memory` is the simulator's port and may say so.
 # --self-test plants a violation of each kind in a copy and demands that it is found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +33,7 @@ look() { # folder with the crates; prints what it finds
       grep -nE "^evenkeel-(sim|lab|scenario|world|report|sweep)\b" | sed "s|^|$manifest: depends on a world: |" || true
   done
   code "$1" | grep -E 'cfg(_attr)?!?\(' |
-    grep -vE 'cfg(_attr)?!?\((not\()?(test|target_arch|target_endian|target_pointer_width|debug_assertions|miri)\b' |
+    grep -vE 'cfg(_attr)?!?\((not\()?(test|target_arch|target_env|target_endian|target_pointer_width|debug_assertions|miri)\b' |
     sed 's|^|a cfg: |' || true
   # Identifiers are taken apart at capitals and underscores, so that LabPort and is_sim are found and label is not. Texts in quotes
   # are looked at too: a router that asks for a name in its environment knows its world.

@@ -249,7 +249,7 @@ def main():
             if "8Mbit/s" not in text(page, "#marks") or "uid 0" not in text(page, "#marks"):
                 sys.exit(f"it is not told who changed the rate: {text(page, '#marks')}")
             until("the page shows who sends most", lambda: ":5203" in text(page, "#flows"))
-            page.execute_script("document.querySelector('#flows button').click()")
+            page.execute_script("document.querySelector('#flows tbody button').click()")
             until("a flow is explained", lambda: "routed to port" in text(page, "#explained"))
             until("the page shows where cycles go", lambda: "FairDrop is on" in text(page, "#cycles") and "backup" in text(page, "#sankey"))
             for width in (1280, 420):
@@ -282,7 +282,7 @@ def main():
         with urllib.request.urlopen(url + "metrics") as reply:
             metrics = reply.read()
         (OUT / "metrics.txt").write_bytes(metrics)
-        for path in ("", "page.js", "more.js", "page.css", "uPlot.js", "uPlot.css"):
+        for path in ("", "page.js", "lists.js", "more.js", "page.css", "uPlot.js", "uPlot.css"):
             with urllib.request.urlopen(url + path) as reply:
                 print(f"/{path}: {len(reply.read())} bytes")
     print("the page opens, moves, and survives a restart of its router")

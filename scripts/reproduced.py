@@ -315,6 +315,8 @@ def words(row, stored):
 
 
 def block(table, stored):
+    if "markdown" in table:
+        return (ROOT / table["markdown"]).read_text().rstrip("\n") + "\n"
     if "text" in table:
         return "```\n" + (ROOT / table["text"]).read_text().rstrip("\n") + "\n```\n"
     text = line(table["head"]) + "|---" * len(table["head"]) + "|\n"

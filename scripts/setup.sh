@@ -3,6 +3,8 @@
 #   setup.sh demo    what `make run` needs: a linker, and the tools that make the demo's network
 #   setup.sh test    that, and what the tests need besides (the default)
 #   setup.sh page    what `make page` needs: a browser
+#   setup.sh prove   what `make prove` needs: z3
+#   setup.sh static  what `make static-test` needs: an emulator
 #   setup.sh bench   that, and what only the comparisons with ns-3 and DPDK need
 set -euo pipefail
 
@@ -32,6 +34,7 @@ test=(
   python3           # looks for circles of files, and other checks
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
   python3-scapy
+  python3-z3        # proves bounds of the core
   systemd           # systemd-analyze rates the unit
   tcpdump           # looks for bad checksums
   traceroute
@@ -50,12 +53,21 @@ page=(
   prometheus        # scrapes, and says whether an alert fires
   python3-selenium
 )
+prove=(
+  python3
+  python3-z3        # decides the steps of the proofs
+)
+static=(
+  qemu-user         # runs the tests of another architecture
+)
 case "${1:-test}" in
   demo) packages=("${demo[@]}") ;;
   test) packages=("${demo[@]}" "${test[@]}") ;;
   page) packages=("${demo[@]}" "${page[@]}") ;;
+  prove) packages=("${prove[@]}") ;;
   bench) packages=("${demo[@]}" "${test[@]}" "${bench[@]}") ;;
-  *) echo "usage: scripts/setup.sh [demo|test|page|bench]" >&2; exit 2 ;;
+  static) packages=("${static[@]}") ;;
+  *) echo "usage: scripts/setup.sh [demo|test|page|prove|bench|static]" >&2; exit 2 ;;
 esac
 
 . "$(dirname "$0")/rust.sh"

@@ -6,27 +6,41 @@
 //! still). The pipeline is counted without FairDrop, with it switched off, and with it: what is
 //! switched off should not be seen.
 //!
+//! What a round pays for the heartbeat is counted alone: `heartbeat:10us` is a worker of which a
+//! round takes 10 µs, which looks and goes on, `heartbeat:20ms` one that stores each time. That
+//! needs a map of BPF, so root.
+//!
 //! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs,
 //! set-up left out. Of the pipeline only what happens inside its rounds is counted, the copies out
 //! of and into ports in memory included: the hosts at its ends are not its own. Flows have sent
 //! three packets before, but where each packet is the first of its flow.
 
+use std::hint::black_box;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use evenkeel_core::Nanos;
+use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::fairdrop::{FLOWS, Judging, RULES};
 use crate::flows::{self, ManyFlows};
 use crate::pipeline::{Forwarding, SETUPS};
 use crate::plot;
+use crate::tree::Full;
 
 const PACKETS: u64 = 20_000;
 const PIPELINE: &str = "pipeline:";
+/// Rounds and how far they are apart.
+const HEARTBEATS: [(&str, Nanos); 2] =
+    [("heartbeat:10us", Nanos(10_000)), ("heartbeat:20ms", Nanos::from_millis(20))];
 
 /// Every case that [`one`] knows.
 fn names() -> Vec<String> {
     let mut names: Vec<String> =
         CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
     names.push("link:wfq-altq".into());
+    names.extend(HEARTBEATS.map(|(name, _)| name.to_owned()));
     names.extend(SETUPS.iter().map(|setup| format!("pipeline:{}", setup.name)));
     for kind in flows::KINDS {
         names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
@@ -43,6 +57,9 @@ fn names() -> Vec<String> {
 
 /// Runs one case: what valgrind is given.
 pub(crate) fn one(case: &str, packets: u64) {
+    if let Some((_, apart)) = HEARTBEATS.iter().find(|(name, _)| *name == case) {
+        return beat(*apart, packets);
+    }
     match case.split_once(':') {
         Some(("pipeline", name)) => {
             let setup =
@@ -52,6 +69,10 @@ pub(crate) fn one(case: &str, packets: u64) {
         Some(("flows", case)) => {
             let (kind, flows) = case.split_once(':').expect("a kind and a number of flows");
             ManyFlows::new(kind, flows.parse().expect("a number of flows")).run(packets);
+        }
+        Some(("people", case)) => {
+            let (kind, people) = case.split_once(':').expect("a kind and how many");
+            Full::new(kind, people.parse().expect("how many")).run(packets);
         }
         Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
         Some((what @ ("fairdrop" | "fairdrop-admit"), case)) => {
@@ -67,8 +88,20 @@ pub(crate) fn one(case: &str, packets: u64) {
     }
 }
 
+/// Rounds of a worker, with nothing in them but the sign of life. No clock is read, as a round has
+/// read it already; valgrind shows none that a process could read without a system call.
+fn beat(apart: Nanos, rounds: u64) {
+    let heart = Heartbeat::new(Nanos::from_millis(200)).expect("root, for a map of BPF");
+    let mut beater = Beater::waiting(Arc::clone(&heart), 0);
+    let mut now = Nanos::ZERO;
+    for _ in 0..rounds {
+        now += apart;
+        assert!(black_box(&mut beater).beat(black_box(now)).is_none(), "it is never silent");
+    }
+}
+
 /// Instructions per packet of a case; `None` if valgrind cannot be run.
-fn per_packet(case: &str) -> Option<f64> {
+pub(crate) fn per_packet(case: &str) -> Option<f64> {
     // What comes before is not counted there.
     let before = if case.starts_with(PIPELINE) { 0 } else { count(case, PACKETS)? };
     let packets = if before == 0 { PACKETS } else { 2 * PACKETS };
@@ -113,6 +146,9 @@ pub(crate) fn run() {
                 if case.starts_with("flows:") {
                     counted.push((case, each));
                 }
+            }
+            None if case.starts_with("heartbeat") => {
+                println!("  {case:<46}   skipped: needs root and CAP_BPF");
             }
             None => {
                 println!(

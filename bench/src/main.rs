@@ -1,10 +1,10 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did
 //! meanwhile.
 //!
-//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores |
-//! idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes a page.
-//! `live` may be told which: parts of the names of cases, and lengths of frames. `loop NETNS LEFT
-//! RIGHT` passes frames on and nothing else, for scripts/tcp.py.
+//! `evenkeel-bench memory | flows | tree | blocked | fib | routes [V4 V6] | rte_sched | cluster |
+//! cores | idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes a
+//! page. `live` may be told which: parts of the names of cases, and lengths of frames. `loop NETNS
+//! LEFT RIGHT` passes frames on and nothing else, for scripts/tcp.py.
 
 mod bare_loop;
 mod blocked;
@@ -25,6 +25,7 @@ mod routes;
 mod rte;
 mod sim;
 mod timing;
+mod tree;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
             let number = |text: &str| text.parse().expect("a number of routes");
             routes::run(number(v4), number(v6));
         }
+        ["tree"] => tree::run(),
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["cores"] => cores::run(),
@@ -58,9 +60,9 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | \
-                 cluster-scale DOCS | cores | idle EVENKEEL | instructions | live EVENKEEL [NAME | \
-                 BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | tree | blocked | fib | routes [V4 V6] | \
+                 cluster | cluster-scale DOCS | cores | idle EVENKEEL | instructions | live \
+                 EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

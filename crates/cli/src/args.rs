@@ -1,10 +1,15 @@
 //! The command line.
 
+mod audit;
 mod doctor;
 mod init;
 mod live;
+mod new;
+mod report;
+mod run;
 mod scenario;
 mod subscribers;
+mod sweep;
 mod watch;
 
 use std::path::PathBuf;
@@ -15,16 +20,20 @@ use clap_complete::Shell;
 use evenkeel_core::BitRate;
 use evenkeel_core::link::FramingConfig;
 use evenkeel_core::settings::quantity::parse_time;
-use evenkeel_sweep::Shard;
 
+pub(crate) use audit::{AuditArgs, AuditCommand};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use init::{InitArgs, Place};
 pub(crate) use live::LiveArgs;
+pub(crate) use new::{NewCommand, NewDisciplineArgs, NewScenarioArgs, NewSweepArgs};
+pub(crate) use report::{CompareArgs, PackArgs, ReportArgs, RerunArgs};
+pub(crate) use run::{RenewArgs, RunArgs, StartArgs};
 pub(crate) use scenario::{ScenarioArgs, ScenarioCommand};
 pub(crate) use subscribers::SubscriberCommand;
+pub(crate) use sweep::{SweepArgs, SweepCommand};
 pub(crate) use watch::{CaptureArgs, WatchArgs};
 
-use crate::argument::{ArgumentError, capture, confirmation, overhead, rate};
+use crate::argument::{ArgumentError, confirmation, overhead, rate};
 use crate::history::HistoryArgs;
 use crate::serve::ServeArgs;
 use crate::top::TopArgs;
@@ -47,6 +56,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the router of a router.toml until SIGTERM or Ctrl-C; SIGHUP reads the file again.
     Run(RunArgs),
+    /// Have a running router read its file again; if this is another program than it runs, go on
+    /// in its place without losing a packet. For service managers, which know its process.
+    Renew(RenewArgs),
     /// Put fair queues before and behind a slow line: `evenkeel shape eth0 --down 95Mbit/s --up
     /// 19Mbit/s`. The kernel goes on routing; when this ends, all is as it was.
     Shape(ShapeArgs),
@@ -67,6 +79,9 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Ask or change a running router.
     Ctl(CtlArgs),
+    /// Say what the links of a router were told and what they delivered, with every broken promise
+    /// and its cause; sign it.
+    Audit(AuditArgs),
     /// Forwarders and balancers of a cluster.
     Cluster {
         #[command(subcommand)]
@@ -75,7 +90,7 @@ pub(crate) enum Command {
     /// Say what happened to packets: evenkeel explain flow '10.0.0.1:5000->10.0.1.1:80/udp'
     Explain(ExplainArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
-    Lab(WorldArgs),
+    Lab(LabArgs),
     /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output
     /// for the same seed.
     Sim(SimArgs),
@@ -85,10 +100,24 @@ pub(crate) enum Command {
     /// Make pages from saved results: one for each scenario, with every world and seed in the same
     /// figures, and an index.
     Report(ReportArgs),
+    /// Put own runs beside each other on one page, with shared axes, the distributions of their
+    /// delays, and the claims that hold in each.
+    Compare(CompareArgs),
+    /// Put a result with everything that it was made from into one file, from which another machine
+    /// runs it again (`rerun`).
+    Pack(PackArgs),
+    /// Run again what a file of `evenkeel pack` holds, and say what is the same: in the simulator
+    /// every byte, on real packets the claims.
+    Rerun(RerunArgs),
     /// Run a scenario over a grid of parameters and seeds, in the simulator on all cores.
     Sweep(SweepArgs),
     /// Look at scenario files.
     Scenario(ScenarioArgs),
+    /// Write a first scenario, sweep or discipline, with comments, to be changed.
+    New {
+        #[command(subcommand)]
+        what: NewCommand,
+    },
     /// Measure what this machine, or a box, can forward (needs root).
     Bench(BenchArgs),
     /// Print what completes this command in a shell: evenkeel completions bash
@@ -175,95 +204,6 @@ pub(crate) enum Format {
     Live,
 }
 
-/// Arguments of `report`.
-#[derive(ClapArgs, Debug)]
-pub(crate) struct ReportArgs {
-    /// Folders that `evenkeel sim` and `evenkeel lab` have written; all results below them are
-    /// taken.
-    #[arg(required = true, value_name = "DIR")]
-    pub(crate) folders: Vec<PathBuf>,
-    /// Folder for the pages; open its index.html.
-    #[arg(long, value_name = "DIR", default_value = "out/report")]
-    pub(crate) out: PathBuf,
-    /// Heading of the index.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) title: Option<String>,
-}
-
-/// Arguments of `sweep`.
-#[derive(ClapArgs, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct SweepArgs {
-    /// The sweep.toml.
-    #[arg(required = true)]
-    pub(crate) file: Option<PathBuf>,
-    /// Run only this part: 3/8 is the third of eight.
-    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
-    pub(crate) shard: Option<Shard>,
-    /// Simulations at the same time [default: as many as there are cores].
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub(crate) jobs: usize,
-    /// Folder for the results [default: out/NAME]. What is there already is not run again.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Say what would run, and run nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print nothing but errors.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(subcommand)]
-    pub(crate) command: Option<SweepCommand>,
-}
-
-/// What else to do with sweeps.
-#[derive(Debug, Subcommand)]
-pub(crate) enum SweepCommand {
-    /// Put the results of one or several folders together: tables as CSV and Parquet, and the map
-    /// if the sweep has one.
-    Merge {
-        /// The folders.
-        #[arg(required = true, value_name = "DIR")]
-        folders: Vec<PathBuf>,
-        /// Folder for the tables [default: the first folder].
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
-}
-
-/// Arguments of `run`.
-#[derive(ClapArgs, Debug)]
-pub(crate) struct RunArgs {
-    /// The router.toml.
-    pub(crate) file: PathBuf,
-    #[command(flatten)]
-    pub(crate) start: StartArgs,
-}
-
-/// How and where a router is started.
-#[derive(ClapArgs, Debug)]
-pub(crate) struct StartArgs {
-    /// Control socket, instead of the one in the file.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Network namespace (a name under /run/netns) of the ports.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) netns: Option<String>,
-    /// CPU to pin the worker to.
-    #[arg(long, value_name = "N")]
-    pub(crate) cpu: Option<usize>,
-    /// Folder for what must survive a crash; also EVENKEEL_RUNTIME_DIR [default: /run/evenkeel].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) runtime_dir: Option<PathBuf>,
-    /// Folder for what must survive a reboot; also EVENKEEL_STATE_DIR [default: that of
-    /// --runtime-dir if given, else /var/lib/evenkeel].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) state_dir: Option<PathBuf>,
-    /// Write the frames of a port, received and sent, to a pcapng file too; can be repeated.
-    #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
-    pub(crate) capture: Vec<(String, PathBuf)>,
-}
-
 /// Arguments of `shape`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ShapeArgs {
@@ -308,6 +248,9 @@ pub(crate) struct CheckArgs {
     /// Another router.toml: say what would change from that one to FILE.
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+    /// Print every setting, also what is as by default, as a router.toml. Keys are in it.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) all: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -513,6 +456,18 @@ pub(crate) struct WorldArgs {
     /// Print the summary as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `lab`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct LabArgs {
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    /// Run it so many times, each with a seed of its own from the scenario's on, as `sim --seeds`
+    /// does; one page shows all of them.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) repeat: u64,
 }
 
 /// Arguments of `sim`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_core::link::{FramingConfig, LinkConfig, Overhead};
 use evenkeel_core::settings::Settings as _;
 use evenkeel_core::settings::quantity::{QuantityError, parse_rate, parse_time};
-use evenkeel_core::{BitRate, Bytes};
+use evenkeel_core::{BitRate, Bytes, Nanos};
 
 /// Why the text of an argument is refused.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,12 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, ArgumentError> {
     ArgumentError::within(rate, text, valid, "1 kbit/s to 1 Tbit/s")
 }
 
+/// The delay of a wire that somebody would make a first scenario with.
+pub(crate) fn one_way(text: &str) -> Result<Nanos, ArgumentError> {
+    let delay = parse_time(text)?;
+    ArgumentError::within(delay, text, delay <= Nanos::from_millis(100), "0s to 100ms")
+}
+
 /// What a line adds to a packet: a word of router.toml, or bytes.
 pub(crate) fn overhead(text: &str) -> Result<FramingConfig, ArgumentError> {
     if let Ok(bytes) = text.parse() {
@@ -71,9 +77,40 @@ pub(crate) fn overhead(text: &str) -> Result<FramingConfig, ArgumentError> {
     }
 }
 
+/// How long something is for; people say minutes, hours and days.
+pub(crate) fn while_it_lasts(text: &str) -> Result<Duration, ArgumentError> {
+    let units = [("min", 60), ("h", 3_600), ("d", 86_400)];
+    let whole = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(*seconds).map(Duration::from_secs)
+    });
+    let time = match whole {
+        Some(time) => time,
+        None => Duration::from_nanos(parse_time(text)?.0),
+    };
+    let valid = (Duration::from_secs(1)..=Duration::from_secs(365 * 86_400)).contains(&time);
+    ArgumentError::within(time, text, valid, "1s, 30min, 2h, to 365d")
+}
+
 /// How long a start may wait for its confirmation.
 pub(crate) fn confirmation(text: &str) -> Result<Duration, ArgumentError> {
     let time = Duration::from_nanos(parse_time(text)?.0);
     let valid = (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&time);
     ArgumentError::within(time, text, valid, "1 s to an hour")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_while_is_said_as_people_say_it() {
+        let seconds = |text| while_it_lasts(text).map(|time| time.as_secs()).ok();
+        for (text, wanted) in [("90s", 90), ("30min", 1_800), ("2 h", 7_200), ("3d", 259_200)] {
+            assert_eq!(seconds(text), Some(wanted), "{text}");
+        }
+        for text in ["0h", "h", "-1h", "366d", "99999999999999999999h", "18446744073709551615d"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
 }

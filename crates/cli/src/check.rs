@@ -1,6 +1,7 @@
 //! `evenkeel check`: what a router.toml means, or what is wrong with it.
 
 mod fairdrop;
+mod meaning;
 mod queues;
 mod rules;
 
@@ -10,20 +11,21 @@ use std::path::{Path, PathBuf};
 use evenkeel_config::subscribers::SubscriberTree;
 use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, Work, diff};
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
-use evenkeel_core::settings::Held as _;
-use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
+use evenkeel_core::settings::quantity::size_text;
 use evenkeel_core::{Bytes, Ppm};
-use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_router::memory::{self, Footprint, mebibytes};
-use evenkeel_scenario::Scenario;
+use evenkeel_scenario::{Router, Scenario};
 use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Diagnostic, Diagnostics};
 use serde_json::{Value, json};
 
 use crate::args::CheckArgs;
 use crate::failure::{Failure, Outcome};
-use crate::out::{print, print_json};
+use crate::out::{paged, print_json};
+use crate::since;
+
+pub(crate) use meaning::meaning;
 
 /// Packets that the elastic queue of AFAN has to hold for each greedy flow: with 8, 20 flows share
 /// as fairly as the law says; with 2.5 the fair rate is 60 % of that, and elastic packets go with
@@ -56,10 +58,16 @@ pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
         }
         return print_json(&value);
     }
-    let mut text = format!("{}: no errors\n\n{}", args.file.display(), meaning(&config));
-    for line in advice(&config) {
-        let _ = write!(text, "\nadvice: {line}\n");
+    let said = if args.all { config.text() } else { meaning(&config) };
+    let mut text = format!("{}: no errors\n\n{said}", args.file.display());
+    let advice = advice(&config);
+    if !advice.is_empty() {
+        text.push('\n');
     }
+    for line in advice {
+        let _ = writeln!(text, "advice: {line}");
+    }
+    text += &of_old(&args.file);
     if let Some(changes) = changes {
         text.push_str("\nchanges:\n");
         for change in &changes {
@@ -69,7 +77,7 @@ pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
             text.push_str("  none\n");
         }
     }
-    print(&text)
+    paged(&text)
 }
 
 /// Reads and checks a router.toml.
@@ -79,6 +87,27 @@ pub(crate) fn load(file: &Path, disciplines: &Disciplines) -> Result<RouterConfi
     Ok(config)
 }
 
+/// What to do about a file that may be of version 0.1; empty, if nothing is.
+pub(crate) fn of_old(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let name = file.display();
+    if !since::may_be_old(&text) {
+        return String::new();
+    }
+    match since::before(&text, &name.to_string()) {
+        Ok(before) if !before.changes.is_empty() => format!(
+            "\nif this file is of version 0.1: {} changed since on which it relies; \
+             `evenkeel init --from {name} NEW` says which, and writes a file that means what this \
+             one meant\n",
+            match before.changes.len() {
+                1 => "1 default has".to_owned(),
+                count => format!("{count} defaults have"),
+            }
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Reads and checks a scenario.
 pub(crate) fn load_scenario(
     file: &Path,
@@ -86,7 +115,9 @@ pub(crate) fn load_scenario(
 ) -> Result<Scenario, Diagnostics> {
     let scenario = Scenario::load(file)?;
     let unbuilt = |error| unbuilt(file, error);
-    for router in &scenario.routers {
+    // What the kernel has, only the lab can ask it for.
+    let ours = |router: &&Router| !router.is_kernel();
+    for router in scenario.routers.iter().filter(ours) {
         disciplines.check(&router.config).map_err(unbuilt)?;
         let classes = router.config.class_names();
         let steps = scenario.steps.iter().flat_map(|step| &step.set);
@@ -115,57 +146,6 @@ fn unbuilt(file: &Path, error: BuildError) -> Diagnostics {
 
 fn error_json(error: &Diagnostic) -> Value {
     json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
-}
-
-/// Ports, links and classes as tables.
-pub(crate) fn meaning(config: &RouterConfig) -> String {
-    let router = &config.router;
-    let text = format!(
-        "router {}: control socket {}, {} buffers of {}\n\n",
-        router.name,
-        router.control,
-        router.buffers,
-        size_text(router.buffer_size)
-    );
-    let mut links = Table::new(["port", "interface", "rate", "ring", "discipline"]);
-    for port in &config.ports {
-        let mut row = vec![port.name.clone(), port.interface.clone()];
-        if let Some(link) = config.link(&port.name) {
-            row.push(link.core.rate.map_or_else(|| "unpaced".to_owned(), rate_text));
-            row.push(link.core.ring.to_value().plain(&[]));
-            row.push(discipline_text(config, &link.discipline));
-        }
-        links.row(row);
-    }
-    let mut classes = Table::new(["class", "takes"]);
-    for (index, class) in config.classes.iter().enumerate() {
-        let takes = match (index, class.rules.len()) {
-            (0, 0) => "what no rule takes".to_owned(),
-            (0, n) => format!("{}, and what no rule takes", rules(n)),
-            (_, n) => rules(n),
-        };
-        classes.row([class.name.clone(), takes]);
-    }
-    let mut trees = String::new();
-    for tree in &config.trees {
-        let (name, people) = (&tree.section.name, tree.list.subscribers());
-        let nodes = tree.list.entries.len() - people;
-        let _ = writeln!(trees, "tree {name}: {people} subscribers behind {nodes} nodes\n");
-    }
-    text + &links.render() + "\n" + &classes.render() + "\n" + &trees + &memory_text(config)
-}
-
-/// What the file takes at most, in a sentence.
-fn memory_text(config: &RouterConfig) -> String {
-    let needed = Footprint::of(config);
-    let links: u64 = needed.links.iter().map(|(_, bytes)| bytes).sum();
-    format!(
-        "memory: at most {}: buffers {}, links {}, the rest {}; routes of the kernel come on top\n",
-        mebibytes(needed.total()),
-        mebibytes(needed.buffers),
-        mebibytes(links),
-        mebibytes(needed.rest)
-    )
 }
 
 /// Warnings: configurations that are allowed, and yet do not do what their settings promise.
@@ -248,17 +228,6 @@ fn too_large(config: &RouterConfig) -> Option<String> {
             mebibytes(available)
         )
     })
-}
-
-fn rules(n: usize) -> String {
-    if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") }
-}
-
-fn discipline_text(config: &RouterConfig, discipline: &DisciplineConfig) -> String {
-    let settings = plain_of(discipline.entries(), &config.class_names());
-    let settings: Vec<String> =
-        settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
-    format!("{}: {}", discipline.name(), settings.join(", "))
 }
 
 fn meaning_json(config: &RouterConfig) -> Value {

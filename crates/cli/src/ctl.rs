@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::admission;
 use crate::args::{CtlArgs, CtlCommand};
+use crate::audit;
 use crate::changes::{said, told_json};
 use crate::check::{absolute, read};
 use crate::cluster;
@@ -299,6 +300,7 @@ fn show(snapshot: &Snapshot) -> String {
             link.port, link.discipline, link.in_ring, link.ring_slots
         );
         text += &classes(link).render();
+        text += &audit::line(link, snapshot.time_ns).unwrap_or_default();
         if let Some(seen) = &link.admission {
             text += &admission::view(seen, snapshot.time_ns);
         }

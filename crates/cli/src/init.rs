@@ -11,11 +11,12 @@ use evenkeel_settings::read::suggest;
 
 use crate::args::{InitArgs, Place};
 use crate::argument::rate;
-use crate::check::absolute;
+use crate::check::{self, absolute, has_key};
 use crate::ctl::save;
 use crate::failure::{Failure, Outcome};
 use crate::out::print;
 use crate::shape::{overhead_toml, quoted};
+use crate::since;
 
 /// What the service runs, where the package is installed.
 pub(crate) const OF_THE_SERVICE: &str = "/etc/evenkeel/router.toml";
@@ -41,13 +42,9 @@ pub(crate) fn init(args: &InitArgs) -> Outcome {
     let file = args.file.clone().unwrap_or_else(usual_file);
     let file = absolute(&file);
     // Before the questions: nobody answers for nothing.
-    if !args.force && file.symlink_metadata().is_ok() {
-        let file = file.display();
-        let text = format!(
-            "{file} is there already: --force writes another, and keeps this one as {file}~; \
-             another name writes beside it"
-        );
-        return Err(Failure::input(text));
+    must_be_new(&file, args.force)?;
+    if let Some(old) = &args.from {
+        return from_old(old, &file);
     }
     let stdin = io::stdin();
     let answers = if stdin.is_terminal() {
@@ -59,6 +56,50 @@ pub(crate) fn init(args: &InitArgs) -> Outcome {
     RouterConfig::parse(&text, "evenkeel init")?;
     let kept = save::write(&file, &text, false)?;
     print(&next(&file, kept.as_deref(), &answers))
+}
+
+/// Refuses to write over a file, unless `force` is given.
+pub(crate) fn must_be_new(file: &Path, force: bool) -> Result<(), Failure> {
+    if force || file.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let file = file.display();
+    let text = format!(
+        "{file} is there already: --force writes another, and keeps this one as {file}~; another \
+         name writes beside it"
+    );
+    Err(Failure::input(text))
+}
+
+/// Writes what a file of version 0.1 meant.
+fn from_old(old: &Path, file: &Path) -> Outcome {
+    let text = check::read(old)?;
+    let before = since::before(&text, &old.display().to_string())?;
+    let mut head = format!(
+        "{} from {}, a file of version 0.1.\n# What has changed since, and is as it was in this \
+         file; without its line each is as it is today:\n",
+        since::MADE,
+        old.display()
+    );
+    for change in &before.changes {
+        let _ = writeln!(head, "#   {change}");
+    }
+    let config = RouterConfig::parse(&before.file.to_string(), "evenkeel init --from")?;
+    let kept = save::write(file, &format!("{head}\n{}", config.short_text()), has_key(&config))?;
+    let mut text = format!("{} written: it means what {} meant\n", file.display(), old.display());
+    if let Some(kept) = kept {
+        let _ = writeln!(text, "what was in it is in {}", kept.display());
+    }
+    for change in &before.changes {
+        let _ = writeln!(text, "  {change}");
+    }
+    if before.changes.is_empty() {
+        text += "  nothing that it leaves out has changed\n";
+    }
+    text += "also new: a start is refused where a firewall, translation or IPsec of this machine \
+             would be passed by (`bypass` of [router]), and keys of tunnels in a file that all can \
+             read\n";
+    print(&(text + &format!("\nnext:  evenkeel check {}\n", file.display())))
 }
 
 fn usual_file() -> PathBuf {
@@ -209,8 +250,9 @@ fn router_toml(answers: &Answers, args: &InitArgs) -> String {
     let by = |fair: &str| {
         format!("\n[link.discipline]\nkind = \"pdrr\"\nfair = \"{fair}\"\n{BY_HOST}\n")
     };
+    let made = since::MADE;
     let head = format!(
-        "# Made by `evenkeel init` for a line of {down_text} down and {up_text} up.\n\
+        "{made} for a line of {down_text} down and {up_text} up.\n\
          # Every key: `evenkeel reference router`. After a change: `evenkeel check` this file, \
              then\n\
          # `evenkeel ctl reload` it with `--confirm 30s`.\n\

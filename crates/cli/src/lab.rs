@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_lab::{DemoOptions, LabError, LabOptions};
 use evenkeel_ports::sys;
-use evenkeel_report::{judge, table};
+use evenkeel_report::site::{self, Title};
+use evenkeel_report::{Report, judge, saved, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
-use crate::args::{DemoArgs, Shown, WorldArgs};
+use crate::args::{DemoArgs, LabArgs, Shown, WorldArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live;
@@ -22,18 +23,23 @@ impl From<LabError> for Failure {
     }
 }
 
-pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
+pub(crate) fn lab(args: &LabArgs, disciplines: &Disciplines) -> Outcome {
+    let LabArgs { world: args, repeat } = args;
     if live::is_live(&args.file) {
+        if *repeat > 1 {
+            let why = "--repeat does not apply to a live cluster: its cases are runs of their own";
+            return Err(Failure::input(why));
+        }
         return live::lab(args);
     }
     let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
-    provenance::of(&out, &args.file, || all(args, &scenario, &out))
+    provenance::of(&out, &args.file, || all(args, *repeat, &scenario, &out))
 }
 
-fn all(args: &WorldArgs, scenario: &Scenario, out: &Path) -> Outcome {
+fn all(args: &WorldArgs, repeat: u64, scenario: &Scenario, out: &Path) -> Outcome {
     if !args.all_without {
-        return one(args, scenario, args.without.clone(), out.to_owned());
+        return several(args, repeat, scenario, args.without.clone(), out);
     }
     if scenario.ablations.is_empty() {
         eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.file.display());
@@ -43,12 +49,39 @@ fn all(args: &WorldArgs, scenario: &Scenario, out: &Path) -> Outcome {
         if !args.quiet && !args.json {
             print(&format!("without: {}\n\n", ablation.name))?;
         }
-        worst = worst.max(one(
-            args,
-            scenario,
-            Some(ablation.name.clone()),
-            out.join(file_name(&ablation.name)),
-        )?);
+        let folder = out.join(file_name(&ablation.name));
+        worst = worst.max(several(args, repeat, scenario, Some(ablation.name.clone()), &folder)?);
+    }
+    Ok(worst)
+}
+
+/// The scenario, so many times: once gives a page on its run, several times a page on all of them,
+/// their runs in folders of their own, as those of seeds in virtual time.
+fn several(
+    args: &WorldArgs,
+    repeat: u64,
+    scenario: &Scenario,
+    without: Option<String>,
+    out: &Path,
+) -> Outcome {
+    if repeat == 1 {
+        return one(args, scenario, without, out.to_owned()).map(|(code, _)| code);
+    }
+    let (mut worst, mut reports) = (0, Vec::new());
+    for number in 0..repeat {
+        let seed = scenario.seed.wrapping_add(number);
+        if !args.quiet && !args.json {
+            print(&format!("run {} of {repeat}, seed {seed}\n", number + 1))?;
+        }
+        let varied = Scenario { seed, ..scenario.clone() };
+        let folder = out.join(format!("seed-{seed}"));
+        let (code, report) = one(args, &varied, without.clone(), folder)?;
+        worst = worst.max(code);
+        reports.push(report);
+    }
+    let page = site::write(out, reports, &[], &Title::default())?;
+    if !args.quiet && !args.json {
+        print(&format!("report on all: {}\n", page.display()))?;
     }
     Ok(worst)
 }
@@ -58,13 +91,13 @@ fn one(
     scenario: &Scenario,
     without: Option<String>,
     out_dir: PathBuf,
-) -> Outcome {
+) -> Result<(u8, Report), Failure> {
     let outcome = evenkeel_lab::run(
         scenario,
         &LabOptions {
             time_scale: args.time_scale,
             without,
-            out_dir,
+            out_dir: out_dir.clone(),
             binary: own_path()?,
             progress: progress(args.quiet),
             quiet: args.quiet || args.json,
@@ -78,17 +111,14 @@ fn one(
             eprintln!("warning: {warning}");
         }
     }
-    Ok(outcome.exit_code())
+    Ok((outcome.exit_code(), saved::load(&out_dir.join(saved::FILE))?))
 }
 
 pub(crate) fn demo(args: &DemoArgs) -> Outcome {
-    if args.what == Shown::Isp {
-        return crate::isp::demo(args);
-    }
     if args.sim {
         return crate::sim::demo(args, None);
     }
-    if !sys::is_root() {
+    if !sys::is_root() && args.what != Shown::Isp {
         let because = "Real packets need root, for network namespaces (sudo evenkeel demo). \
                        Without it the same scenarios run in the simulator:\n";
         return crate::sim::demo(args, Some(because));

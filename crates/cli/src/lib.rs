@@ -11,6 +11,7 @@
 mod admission;
 mod args;
 mod argument;
+mod audit;
 mod bench;
 mod changes;
 mod check;
@@ -27,11 +28,15 @@ mod lab;
 mod live;
 mod log;
 mod manual;
+mod margins;
 mod membership;
+mod new;
 mod out;
+mod pack;
 mod privileges;
 mod provenance;
 mod reference;
+mod renew;
 mod report;
 mod run;
 mod runs;
@@ -39,6 +44,7 @@ mod scenario;
 mod serve;
 mod shape;
 mod sim;
+mod since;
 mod subscribers;
 mod sweep;
 mod top;
@@ -58,6 +64,7 @@ use args::{Args, Command};
 pub fn main(disciplines: Disciplines) -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args, disciplines),
+        Command::Renew(args) => renew::renew(&args),
         Command::Shape(args) => shape::shape(&args, disciplines),
         Command::Init(args) => init::init(&args),
         Command::Check(args) => check::check(&args, &disciplines),
@@ -66,6 +73,7 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Top(args) => top::top(&args),
         Command::History(args) => history::history(&args),
         Command::Ctl(args) => ctl::ctl(&args),
+        Command::Audit(args) => audit::audit(&args),
         Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {
             cluster::leave(&file, netns.as_deref(), &disciplines)
         }
@@ -81,7 +89,11 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Lab(args) => lab::lab(&args, &disciplines),
         Command::Demo(args) => lab::demo(&args),
         Command::Scenario(args) => scenario::scenario(&args, &disciplines),
+        Command::New { what } => new::new(&what, &disciplines),
         Command::Report(args) => report::report(&args),
+        Command::Pack(args) => pack::pack(&args),
+        Command::Rerun(args) => pack::rerun(&args, &disciplines),
+        Command::Compare(args) => report::compare(&args),
         Command::Bench(args) => bench::bench(&args, &disciplines),
         Command::Sweep(args) => sweep::sweep(&args, &disciplines),
         Command::Completions { shell } => manual::completions(shell),

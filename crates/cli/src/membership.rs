@@ -83,6 +83,10 @@ impl Merged {
 }
 
 impl Target for Merged {
+    fn pass_on(&self, place: &Path) -> Result<(), CommandError> {
+        self.handle.pass_on(place)
+    }
+
     fn changed(&self, changes: &Changes) {
         tracing::info!("{}", crate::changes::told(changes));
     }

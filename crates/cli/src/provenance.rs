@@ -4,35 +4,59 @@
 //! and seed give the same bytes in all the others.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_report::archive;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 
 /// The file.
-const FILE: &str = "provenance.json";
+pub(crate) const FILE: &str = "provenance.json";
+/// The scenario beside it.
+pub(crate) const SCENARIO: &str = "scenario.toml";
 
 /// Runs `run`, whose results go into `folder`, and says there how they came about.
 pub(crate) fn of(folder: &Path, scenario: &Path, run: impl FnOnce() -> Outcome) -> Outcome {
     let (began, before) = (now(), Noise::read());
+    // As it was when it was run: it may be edited meanwhile.
+    let failed = |what: &Path| {
+        let what = what.display().to_string();
+        move |error| Failure::new(1, format!("{what}: {error}"))
+    };
+    let text = fs::read(scenario).map_err(failed(scenario))?;
+    let inputs = inputs(scenario).map_err(failed(scenario))?;
     let outcome = run();
     // What could not be run at all left nothing to be told of.
     if folder.is_dir() {
-        let told = told(began, &Noise::read().since(&before));
+        let told = told(began, &Noise::read().since(&before), &inputs);
         let path = folder.join(FILE);
-        let written = fs::write(&path, format!("{told:#}\n"))
-            .and_then(|()| fs::copy(scenario, folder.join("scenario.toml")));
-        if let Err(error) = written {
-            return Err(Failure::new(1, format!("cannot write {}: {error}", path.display())));
-        }
+        fs::write(&path, format!("{told:#}\n"))
+            .and_then(|()| fs::write(folder.join(SCENARIO), text))
+            .map_err(failed(&path))?;
     }
     outcome
 }
 
-fn told(began: u64, noise: &Noise) -> Value {
+/// A file that a run was made of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Input {
+    /// Where it was.
+    pub(crate) path: PathBuf,
+    pub(crate) sha256: String,
+}
+
+/// The scenario and what it names, as they are now.
+fn inputs(scenario: &Path) -> std::io::Result<Vec<Input>> {
+    let files = evenkeel_scenario::inputs(scenario)?;
+    let digest = |path: PathBuf| Ok(Input { sha256: archive::digest(&path)?.0, path });
+    files.into_iter().map(digest).collect()
+}
+
+fn told(began: u64, noise: &Noise, inputs: &[Input]) -> Value {
     let proc = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let of = |text: &str, key: &str| {
         let line = text.lines().find(|line| line.starts_with(key));
@@ -42,6 +66,8 @@ fn told(began: u64, noise: &Noise) -> Value {
         "program": format!("evenkeel {}", env!("CARGO_PKG_VERSION")),
         "commit": env!("EVENKEEL_COMMIT"),
         "command": std::env::args().collect::<Vec<_>>(),
+        // The scenario first.
+        "inputs": inputs,
         "began_unix_s": began,
         "took_s": now().saturating_sub(began),
         "machine": {

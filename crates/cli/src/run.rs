@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, ClientError, Request, Server, ServerError};
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys::{Keeper, Poller, Signal, Signals};
-use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
+use evenkeel_ports::sys::{self, Keeper, Poller, Signal, Signals};
+use evenkeel_router::{Disciplines, Handle, Options, Predecessor, Router, Snapshot, StartError};
 use evenkeel_settings::key_line;
 use sd_notify::NotifyState;
 
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     membership::built(&args.file, &config)?;
     secret(&args.file, &config)?;
     let file = Some(args.file.as_path());
-    start(Start { config: &config, file, args: &args.start, confirm: None, disciplines })
+    let (args, takes_over) = (&args.start, args.take_over);
+    start(Start { config: &config, file, args, confirm: None, takes_over, disciplines })
 }
 
 /// What is to be started.
@@ -47,6 +48,8 @@ pub(crate) struct Start<'a> {
     pub(crate) args: &'a StartArgs,
     /// It ends after this time, if nobody confirms that it may go on.
     pub(crate) confirm: Option<Duration>,
+    /// It takes over from the router that runs.
+    pub(crate) takes_over: bool,
     pub(crate) disciplines: Disciplines,
 }
 
@@ -55,6 +58,7 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
+    sys::give_back_large_blocks();
     privileges::give_up(&Keeps {
         namespace: start.args.netns.is_some(),
         realtime: start.config.realtime() == Some(true),
@@ -82,11 +86,13 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
 
 /// Starts the router, and stops it when it is asked to.
 fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
-    let Start { config, file, args, confirm, disciplines } = start;
+    let Start { config, file, args, confirm, takes_over, disciplines } = start;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
-    log.out.print(check::meaning(config));
     // The configuration stays as the file has it: a reload compares the two.
     let socket = args.socket.as_deref().unwrap_or_else(|| Path::new(&config.router.control));
+    let mut shown = config.clone();
+    shown.router.control = socket.display().to_string();
+    log.out.print(check::meaning(&shown) + &file.map(check::of_old).unwrap_or_default());
 
     let options = Options {
         runtime_dir: runtime_dir(args),
@@ -99,30 +105,25 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
-    let handle = Router::start(config.clone(), options)
-        .map_err(|error| not_started(file, args.netns.as_deref(), &error))?;
+    let started = if takes_over {
+        predecessor(&options.runtime_dir, socket)
+            .and_then(|former| Router::take_over(config.clone(), options, former))
+    } else {
+        Router::start(config.clone(), options)
+    };
+    let handle = started.map_err(|error| not_started(file, args.netns.as_deref(), &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, config);
     let refused = |error: ServerError| Failure::new(error.exit_code(), error);
     let absolute = file.map(check::absolute);
-    let mut server =
-        Server::start(socket, config, absolute.as_deref(), Arc::clone(&merged)).map_err(refused)?;
+    let begin = || Server::start(socket, config, absolute.as_deref(), Arc::clone(&merged));
+    let mut server = free(takes_over, begin).map_err(refused)?;
     let monitor = config.router.monitor.as_deref().map(Path::new);
     if let Some(path) = monitor {
-        server.monitor(path, config.router.monitor_group.as_deref()).map_err(refused)?;
+        let group = config.router.monitor_group.as_deref();
+        free(takes_over, || server.monitor(path, group)).map_err(refused)?;
     }
-    if let Ok(snapshot) = handle.snapshot() {
-        let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
-        let seed = snapshot.seed;
-        log.out.print(format!("\nseed {seed}{drawn}\n{}", guards(&snapshot)));
-    }
-    let asked_at =
-        monitor.map_or_else(String::new, |path| format!("; monitoring socket {}", path.display()));
-    log.out.print(format!(
-        "\nforwarding; control socket {}{asked_at}; stop with Ctrl-C or SIGTERM\n",
-        server.path().display()
-    ));
-
+    log.out.print(begun(&handle, config, server.path(), monitor));
     let mut unconfirmed = confirm.map(|within| Unconfirmed {
         within,
         end: Instant::now() + within,
@@ -133,17 +134,23 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
             merged.start(config).map_err(system("starting the thread of [membership]"))?;
         confine::calls().unwrap_or_else(|why| tracing::warn!("{why}"));
         tell_systemd(NotifyState::Ready);
+        handle.release_predecessor();
         wait(signals, &handle, file, socket, log, &mut unconfirmed)
     };
-    tell_systemd(NotifyState::Stopping);
+    let passed_on = handle.has_passed_on();
+    if !passed_on {
+        tell_systemd(NotifyState::Stopping);
+    }
     server.stop();
+    handle.await_successor(SUCCESSOR);
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;
     let unsaid = match log::lost() {
         0 => String::new(),
         lost => format!(", {lost} lines of the log could not be written"),
     };
-    log.out.print(format!("stopped: {}{unsaid}\n", totals(&last)));
+    let how = if passed_on { "another process goes on" } else { "stopped" };
+    log.out.print(format!("{how}: {}{unsaid}\n", totals(&last)));
     if let Some(file) = file.filter(|_| config.cluster.is_some() || config.balancer.is_some()) {
         log.out.print(format!(
             "its ports stay closed for what the kernel forwards; `evenkeel cluster leave {}` opens \
@@ -152,6 +159,53 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         ));
     }
     Ok(0)
+}
+
+/// What a router says when it forwards.
+fn begun(handle: &Handle, config: &RouterConfig, socket: &Path, monitor: Option<&Path>) -> String {
+    let mut text = String::new();
+    if let Ok(snapshot) = handle.snapshot() {
+        let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
+        let _ = write!(text, "\nseed {}{drawn}\n{}", snapshot.seed, guards(&snapshot));
+    }
+    let asked_at =
+        monitor.map_or_else(String::new, |path| format!("; monitoring socket {}", path.display()));
+    text + &format!(
+        "\nforwarding; control socket {}{asked_at}; stop with Ctrl-C or SIGTERM\n",
+        socket.display()
+    )
+}
+
+/// How long a router that has passed everything on waits for the other process to need it no more.
+const SUCCESSOR: Duration = Duration::from_secs(30);
+/// How long its sockets may take to be free.
+const FREE: Duration = Duration::from_secs(5);
+
+/// The router at a control socket, asked to pass on what it has.
+fn predecessor(folder: &Path, socket: &Path) -> Result<Predecessor, StartError> {
+    let socket = socket.to_owned();
+    Predecessor::meet(folder, move |place| {
+        let place = place.display().to_string();
+        let asked =
+            Client::connect(&socket).and_then(|mut client| client.send(&Request::PassOn { place }));
+        asked.map(drop).map_err(|error| error.to_string())
+    })
+}
+
+/// Tries again while the router that was taken over from still has its socket.
+fn free<T>(
+    takes_over: bool,
+    mut begin: impl FnMut() -> Result<T, ServerError>,
+) -> Result<T, ServerError> {
+    let since = Instant::now();
+    loop {
+        match begin() {
+            Err(ServerError::InUse(_)) if takes_over && since.elapsed() < FREE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Where a router makes files while it runs.

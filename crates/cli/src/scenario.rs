@@ -11,12 +11,14 @@ use evenkeel_scenario::{Scenario, TrafficKind};
 use evenkeel_settings::Diagnostics;
 use evenkeel_sim::cluster::{ClusterScenario, describe};
 use evenkeel_world::live::LiveScenario;
+use evenkeel_world::recording;
 use serde_json::{Value, json};
 
 use crate::args::{ScenarioArgs, ScenarioCommand};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live::is_live;
+use crate::margins;
 use crate::out::{print, print_json};
 use crate::sim::is_cluster;
 
@@ -78,6 +80,19 @@ impl AnyScenario {
         }
     }
 
+    /// What the recordings that it sends hold, in words.
+    fn recordings(&self) -> Result<Vec<String>, String> {
+        let Self::Plain(scenario) = self else { return Ok(Vec::new()) };
+        let mut told = Vec::new();
+        for traffic in &scenario.traffic {
+            let Some(path) = &traffic.recording else { continue };
+            let read = recording::read(path);
+            let read = read.map_err(|error| format!("{}: {error}", traffic.place))?;
+            told.push(read.told(path));
+        }
+        Ok(told)
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Plain(s) => show(s),
@@ -97,7 +112,12 @@ impl AnyScenario {
 
 pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcome {
     match &args.command {
-        ScenarioCommand::Check { files } => check_all(files, args.json, disciplines),
+        ScenarioCommand::Check { files, margins: None, of } if of.is_empty() => {
+            check_all(files, args.json, disciplines)
+        }
+        ScenarioCommand::Check { files, margins, of } => {
+            margins::margins(files, margins.unwrap_or_default(), of, args.json, disciplines)
+        }
         ScenarioCommand::List { folder } => list(folder, args.json, disciplines),
         ScenarioCommand::Show { file } => {
             let scenario = AnyScenario::load(file, disciplines)?;
@@ -113,10 +133,26 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
         match AnyScenario::load(file, disciplines) {
             Ok(scenario) => {
                 let name = scenario.entry().name;
+                let recordings = match scenario.recordings() {
+                    Ok(told) => told,
+                    Err(error) => {
+                        code = 2;
+                        if as_json {
+                            values.push(json!({ "file": file, "ok": false, "errors": [error] }));
+                        } else {
+                            eprintln!("{error}");
+                        }
+                        continue;
+                    }
+                };
                 if as_json {
-                    values.push(json!({ "file": file, "ok": true, "name": name }));
+                    values.push(json!({ "file": file, "ok": true, "name": name,
+                        "recordings": recordings }));
                 } else {
                     print(&format!("{}: no errors ({name})\n", file.display()))?;
+                    for told in recordings {
+                        print(&format!("  {told}\n"))?;
+                    }
                 }
             }
             Err(errors) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use evenkeel_core::settings::quantity::{parse_size, parse_time};
-use evenkeel_serve::{Hook, Options, ServeError, Server, Watched};
+use evenkeel_serve::{Hook, Options, ServeError, Server, Token, Watched};
 
 use crate::argument::ArgumentError;
 use crate::confine;
@@ -46,10 +46,19 @@ pub(crate) struct ServeArgs {
     /// EVENKEEL_ABOUT, EVENKEEL_STATE (raised, cleared) and EVENKEEL_TEXT say what it is.
     #[arg(long, value_name = "COMMAND")]
     hook: Option<String>,
+    /// Whoever shows the token may change rates, knobs and subscribers' plans for a while, over
+    /// HTTP. The sockets must be control sockets then, not those for monitoring.
+    #[arg(long, requires = "token_file")]
+    allow_changes: bool,
+    /// The file whose first line is the token (20 to 512 characters); nobody else may read it.
+    #[arg(long, value_name = "FILE", requires = "allow_changes")]
+    token_file: Option<PathBuf>,
 }
 
 pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     let log = Log::start().map_err(|error| Failure::new(1, error))?;
+    let token = args.token_file.as_deref().map(Token::read).transpose();
+    let token = token.map_err(Failure::input)?;
     // Before the others are confined: what the operator wants to be run may do what his user may.
     let hook = args.hook.as_deref().map(Hook::start).transpose();
     let hook = hook.map_err(|error| Failure::new(1, error))?;
@@ -63,6 +72,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         hosts: args.hosts.clone(),
         history: args.history.clone().map(|folder| (folder, args.history_size)),
         hook,
+        token,
     };
     let server = Server::start(options).map_err(|error| match error {
         ServeError::Listen { .. } | ServeError::System(_) | ServeError::History(_) => {
@@ -72,6 +82,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     })?;
     if !server.address().ip().is_loopback() {
         tracing::warn!("everybody who reaches {} can read", server.address());
+        if args.allow_changes {
+            tracing::warn!("the token comes in the clear: have a reverse proxy with TLS in front");
+        }
     }
     let routers: Vec<String> = args
         .routers

@@ -35,7 +35,8 @@ pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
     }
     let config = RouterConfig::parse(&text, "evenkeel shape")?;
     let confirm = args.confirm;
-    start(Start { config: &config, file: None, args: &args.start, confirm, disciplines })
+    let args = &args.start;
+    start(Start { config: &config, file: None, args, confirm, takes_over: false, disciplines })
 }
 
 /// The configuration that the command stands for.

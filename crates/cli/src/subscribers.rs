@@ -1,15 +1,13 @@
 //! `evenkeel ctl subscriber`, `evenkeel ctl tree` and `evenkeel explain subscriber`.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use evenkeel_config::subscribers::SubscriberChange;
+use evenkeel_control::look::{Seen, boost, busiest, limit_of, look};
 use evenkeel_control::{Client, Request};
 use evenkeel_core::BitRate;
-use evenkeel_core::schedule::tree::NodeMeters;
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
 use evenkeel_router::NodeQuery;
@@ -21,76 +19,13 @@ use crate::changes::{said, told_json};
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
 
-/// Between the two looks that rates are made of.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// A node now, and what it did between the two looks.
-struct Seen {
-    now: NodeSnapshot,
-    /// Of what is counted, what came since the first look.
-    since: NodeSnapshot,
-}
-
-impl Seen {
-    fn rate(&self) -> BitRate {
-        BitRate(self.since.sent_bytes * 8 * 1_000 / LOOK.as_millis() as u64)
-    }
-
-    /// The time that so many hundredths of the packets waited at most, in words.
-    fn delay(&self, hundredths: u64) -> Option<String> {
-        let all: u64 = self.since.delays.iter().sum();
-        let mut before = 0;
-        let bucket = self.since.delays.iter().position(|packets| {
-            before += packets;
-            before * 100 >= all * hundredths
-        })?;
-        (all > 0).then(|| match NodeMeters::bucket_end(bucket) {
-            Some(end) => format!("{:.1} ms", end.0 as f64 / 1e6),
-            None => "more than a second".to_owned(),
-        })
-    }
-
-    fn is_at_cap(&self) -> bool {
-        self.now.capped || self.since.own_cap * 4 > self.since.sent_packets.max(1)
-    }
-}
-
-/// Two looks at the same nodes.
-fn look(client: &mut Client, query: &NodeQuery) -> Result<Vec<Seen>, Failure> {
-    let mut all = |first: bool| -> Result<Vec<NodeSnapshot>, Failure> {
-        let mut nodes = Vec::new();
-        let NodeQuery::From(mut at) = *query else { return Ok(client.nodes(query.clone())?) };
-        loop {
-            let page = client.nodes(NodeQuery::From(at))?;
-            let Some(link) = page.first().map(|node| node.link.clone()) else { break };
-            at += page.iter().filter(|node| node.link == link).count();
-            nodes.extend(page);
-        }
-        // Whoever did nothing before the first look is not looked at twice.
-        nodes.retain(|node: &NodeSnapshot| !first || node.subscriber);
-        Ok(nodes)
-    };
-    let before = all(true)?;
-    thread::sleep(LOOK);
-    let after = all(false)?;
-    let known: HashMap<_, _> =
-        before.into_iter().map(|node| ((node.link.clone(), node.name.clone()), node)).collect();
-    let seen = after.into_iter().filter_map(|now| {
-        let was = known.get(&(now.link.clone(), now.name.clone()))?;
-        let since = NodeSnapshot {
-            sent_packets: now.sent_packets.saturating_sub(was.sent_packets),
-            sent_bytes: now.sent_bytes.saturating_sub(was.sent_bytes),
-            overflow: now.overflow.saturating_sub(was.overflow),
-            standing: now.standing.saturating_sub(was.standing),
-            marked: now.marked.saturating_sub(was.marked),
-            own_cap: now.own_cap.saturating_sub(was.own_cap),
-            turns_over: now.turns_over.saturating_sub(was.turns_over),
-            delays: now.delays.iter().zip(&was.delays).map(|(a, b)| a.saturating_sub(*b)).collect(),
-            ..NodeSnapshot::default()
-        };
-        Some(Seen { now, since })
-    });
-    Ok(seen.collect())
+/// The time that so many hundredths of its packets waited at most, in words.
+fn delay(seen: &Seen, hundredths: u64) -> Option<String> {
+    let end = seen.delay(hundredths)?;
+    Some(end.map_or_else(
+        || "more than a second".to_owned(),
+        |end| format!("{:.1} ms", end.0 as f64 / 1e6),
+    ))
 }
 
 fn cap(node: &NodeSnapshot) -> String {
@@ -112,8 +47,8 @@ fn table(seen: &[&Seen]) -> String {
             cap(&one.now),
             if one.is_at_cap() { "yes".to_owned() } else { none() },
             one.now.backlog_packets.to_string(),
-            one.delay(50).unwrap_or_else(none),
-            one.delay(95).unwrap_or_else(none),
+            delay(one, 50).unwrap_or_else(none),
+            delay(one, 95).unwrap_or_else(none),
             (one.now.overflow + one.now.standing).to_string(),
             one.now.marked.to_string(),
         ]);
@@ -162,18 +97,7 @@ pub(crate) fn subscriber(socket: &Path, command: &SubscriberCommand, json: bool)
             change(SubscriberChange::Set { name: name.clone(), fields }, None)
         }
         SubscriberCommand::Boost { name, by, time } => {
-            let nodes = Client::connect(socket)?.nodes(NodeQuery::Name(name.clone()))?;
-            let own = nodes.iter().filter(|node| node.name == *name);
-            let more = |node: &NodeSnapshot| {
-                let field = if node.down { "down" } else { "up" };
-                let cap = BitRate((node.cap_bps? as f64 * by) as u64);
-                Some((field.to_owned(), rate_text(cap)))
-            };
-            let fields: Vec<_> = own.filter_map(more).collect();
-            if fields.is_empty() {
-                return Err(Failure::input(format!("{name} has no cap that could be raised")));
-            }
-            change(SubscriberChange::Set { name: name.clone(), fields }, Some(*time))
+            change(boost(&mut Client::connect(socket)?, name, *by)?, Some(*time))
         }
         SubscriberCommand::Save { file, tree } => {
             let text = Client::connect(socket)?.subscribers(tree.as_deref())?;
@@ -188,13 +112,11 @@ pub(crate) fn subscriber(socket: &Path, command: &SubscriberCommand, json: bool)
 }
 
 fn show(socket: &Path, name: Option<&str>, top: usize, json: bool) -> Outcome {
-    let query = name.map_or(NodeQuery::From(0), |name| NodeQuery::Name(name.to_owned()));
-    let mut seen = look(&mut Client::connect(socket)?, &query)?;
-    if name.is_none() {
-        seen.retain(|one| one.now.subscriber);
-        seen.sort_by_key(|one| std::cmp::Reverse(one.since.sent_bytes));
-        seen.truncate(top);
-    }
+    let mut client = Client::connect(socket)?;
+    let seen = match name {
+        Some(name) => look(&mut client, &NodeQuery::Name(name.to_owned()))?,
+        None => busiest(&mut client)?.into_iter().take(top).map(|busy| busy.seen).collect(),
+    };
     let seen: Vec<&Seen> = seen.iter().collect();
     if json { print_json(&seen_json(&seen)) } else { print(&table(&seen)) }
 }
@@ -203,6 +125,9 @@ fn show(socket: &Path, name: Option<&str>, top: usize, json: bool) -> Outcome {
 pub(crate) fn explain(socket: &Path, name: &str, json: bool) -> Outcome {
     let seen = look(&mut Client::connect(socket)?, &NodeQuery::Name(name.to_owned()))?;
     let mut text = String::new();
+    if let Some(own) = seen.first().filter(|one| !one.now.found_by.is_empty()) {
+        let _ = writeln!(text, "found by {}", own.now.found_by.join(", "));
+    }
     let mut links: Vec<&str> = seen.iter().map(|one| one.now.link.as_str()).collect();
     links.dedup();
     for link in links {
@@ -221,13 +146,17 @@ fn words(way: &[&Seen]) -> String {
     let Some(own) = way.first() else { return String::new() };
     let direction = if own.now.down { "down" } else { "up" };
     let mut text = format!(
-        "{direction} (link {}): {} now, of {}; {} packets wait\n",
+        "{direction} (link {}): {} now, of {}{}; {} packets wait\n",
         own.now.link,
         rate_text(BitRate(own.rate().0 / 1_000 * 1_000)),
         own.now.cap_bps.map_or_else(|| "no cap of its own".to_owned(), |_| cap(&own.now)),
+        match own.now.guarantee_bps {
+            0 => String::new(),
+            bps => format!(", {} of it guaranteed", rate_text(BitRate(bps))),
+        },
         own.now.backlog_packets
     );
-    if let (Some(median), Some(late)) = (own.delay(50), own.delay(95)) {
+    if let (Some(median), Some(late)) = (delay(own, 50), delay(own, 95)) {
         let _ =
             writeln!(text, "  its packets waited less than {median}, 95 of 100 less than {late}");
     }
@@ -239,20 +168,18 @@ fn words(way: &[&Seen]) -> String {
     for (packets, why) in lost.iter().filter(|(packets, _)| *packets > 0) {
         let _ = writeln!(text, "  {packets} packets {why}");
     }
-    let limit = way.iter().find(|one| one.is_at_cap());
-    let waits = own.now.backlog_packets > 0 || own.since.turns_over > 0;
-    let _ = match limit {
+    let _ = match limit_of(way) {
         Some(limit) if limit.now.name == own.now.name => {
             writeln!(text, "  what limits it: its own cap, {}", cap(&limit.now))
         }
-        Some(limit) if waits => writeln!(
+        Some(limit) => writeln!(
             text,
             "  what limits it: {} is at its cap of {}, and all behind it share that",
             limit.now.name,
             cap(&limit.now)
         ),
-        _ if waits => writeln!(text, "  what limits it: the link, which all share"),
-        _ => writeln!(text, "  what limits it: nothing here; it asks for no more"),
+        None if own.waits() => writeln!(text, "  what limits it: the link, which all share"),
+        None => writeln!(text, "  what limits it: nothing here; it asks for no more"),
     };
     text
 }

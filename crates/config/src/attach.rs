@@ -31,6 +31,14 @@ pub enum Attach {
     RouteKernel,
 }
 
+impl Attach {
+    /// Whether the interface is our end of a pair of ours.
+    #[must_use]
+    pub const fn is_of_pair(self) -> bool {
+        matches!(self, Self::InlineKernel | Self::RouteKernel)
+    }
+}
+
 /// The names of the two ends of the pair between the kernel and an interface that is attached
 /// inline: the kernel's and ours. Always the same ones for an interface, so that what a killed
 /// process has left is found again.

@@ -23,8 +23,8 @@ settings! {
     pub struct ClusterSection: "[cluster]" {
         /// The id of this forwarder.
         fixed node: u16 = 0, is required;
-        /// The port of the exchange frames. It uses packet sockets: `io = "auto"` means
-        /// `"af-packet"` there.
+        /// The port of the exchange frames. `io = "auto"` means `"af-packet"` there; `"af-xdp"`
+        /// needs `key` or `vlan = 0`.
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// Whether the worker precedes ordinary threads of the machine (SCHED_RR), so that it
         /// answers in time when processors are wanted elsewhere. Needs CAP_SYS_NICE or
@@ -71,8 +71,8 @@ settings! {
     /// forwarder, by nothing but another destination address of the frame. Packets for the machine
     /// itself stay. See docs/cluster-live.md.
     pub struct BalancerSection: "[balancer]" {
-        /// The port that the forwarders are behind. `io = "auto"` means `"af-packet"` there; with
-        /// `"af-xdp"` exchange frames are not heard, and nobody's silence is noticed.
+        /// The port that the forwarders are behind. `io = "auto"` means `"af-packet"` there;
+        /// `"af-xdp"` needs `key` or `vlan = 0`.
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// Seed of the flow hash and of the table; the same on all balancers of a router.
         fixed seed: u64 = 1;
@@ -195,11 +195,17 @@ pub(crate) fn check_realtime(reader: &mut Reader, fields: &Fields, realtime: boo
     }
 }
 
-/// Forwarders and balancers hear the exchange: without it a balancer took all for well for ever.
-fn check_hears(reader: &mut Reader, fields: &Fields, port: &PortConfig, io: Io) {
-    if port.io.unwrap_or(io) == Io::AfXdp {
-        let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \
-                       \"af-packet\" or \"auto\"";
+/// What AF_XDP hears of a frame does not tell its VLAN where the interface has taken the tag away:
+/// a cluster in another one could be heard.
+fn check_hears(
+    reader: &mut Reader,
+    fields: &Fields,
+    (port, io): (&PortConfig, Io),
+    (vlan, key): (u16, Option<ExchangeKey>),
+) {
+    if port.io.unwrap_or(io) == Io::AfXdp && vlan > 0 && key.is_none() {
+        let message = "its port has io = \"af-xdp\", which does not always tell the VLAN of a \
+                       frame; valid: with key = \"…\", or vlan = 0, or io = \"af-packet\"";
         reader.fail_at(fields, "port", message);
     }
 }
@@ -219,7 +225,8 @@ pub(crate) fn cluster_of(
         reader.fail(&fields.at, fields.path.clone(), message);
     }
     section.port = port_of(reader, fields, ports)?;
-    check_hears(reader, fields, &ports[usize::from(section.port)], io);
+    let framing = (section.config.framing.vlan, section.config.framing.key);
+    check_hears(reader, fields, (&ports[usize::from(section.port)], io), framing);
     check_links(reader, fields, ports, &mut section.links)?;
     section.config = section.config.reduced();
     section.config.links = section.links.len();
@@ -303,6 +310,7 @@ pub(crate) fn balancer_of(
         reader.fail_at(fields, "forwarder", "all forwarders are out");
     }
     section.port = port?;
-    check_hears(reader, fields, &ports[usize::from(section.port)], io);
+    let framing = (section.vlan, section.key);
+    check_hears(reader, fields, (&ports[usize::from(section.port)], io), framing);
     Some(section)
 }

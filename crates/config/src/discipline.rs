@@ -1,7 +1,7 @@
 //! `discipline` of a link: read by the declarations that stand beside the disciplines in the core.
 
 use evenkeel_core::schedule::any::ReadSettings;
-use evenkeel_core::schedule::{DisciplineConfig, OwnConfig};
+use evenkeel_core::schedule::{DisciplineConfig, LinuxConfig, OwnConfig};
 use evenkeel_core::settings::{Kind, SettingError, Settings};
 use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml};
 use evenkeel_settings::settings_of;
@@ -90,6 +90,7 @@ pub(crate) fn from_fields(
 ) -> Option<DisciplineConfig> {
     match fields.kind? {
         "own" => own(reader, fields).map(DisciplineConfig::Own),
+        LinuxConfig::NAME => linux(reader, fields).map(DisciplineConfig::Linux),
         kind => DisciplineConfig::read(kind, &mut FromFields { reader, fields, classes }),
     }
 }
@@ -105,4 +106,54 @@ fn own(reader: &mut Reader, fields: &Fields) -> Option<OwnConfig> {
         return None;
     }
     Some(own)
+}
+
+/// Words that a line of [`LinuxConfig::command`] may begin with, the first one left out.
+const FURTHER: [&str; 3] = ["class", "qdisc", "filter"];
+
+fn linux(reader: &mut Reader, fields: &Fields) -> Option<LinuxConfig> {
+    let command = fields.text("command")?.to_owned();
+    match tc_lines(&command, "") {
+        Ok(_) => Some(LinuxConfig { command, place: reader.place(&fields.at) }),
+        Err(message) => {
+            reader.fail_at(fields, "command", message);
+            None
+        }
+    }
+}
+
+/// What [`LinuxConfig::command`] says, as the arguments of one `tc` after the other, for an
+/// interface.
+///
+/// # Errors
+/// What does not read as such lines.
+pub fn tc_lines(command: &str, interface: &str) -> Result<Vec<Vec<String>>, String> {
+    let lines = command.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let mut all = Vec::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        if words.iter().any(|word| ["dev", "root"].contains(word)) {
+            return Err(format!("{line:?}: leave `dev` and `root` out: the link says them"));
+        }
+        let further = FURTHER.contains(&words[0]);
+        if all.is_empty() == further {
+            let why = if further {
+                "the first line is the root discipline, such as \"htb default 20\""
+            } else {
+                "further lines begin with `class`, `qdisc` or `filter`"
+            };
+            return Err(format!("{line:?}: {why}"));
+        }
+        let object = if further { words.remove(0) } else { "qdisc" };
+        let mut arguments = vec![object, "add", "dev", interface];
+        if !further {
+            arguments.extend(["root", "handle", "1:"]);
+        }
+        arguments.extend(words);
+        all.push(arguments.into_iter().map(str::to_owned).collect());
+    }
+    if all.is_empty() {
+        return Err("it says no discipline; such as \"htb default 20\"".to_owned());
+    }
+    Ok(all)
 }

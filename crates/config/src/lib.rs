@@ -51,8 +51,8 @@ pub use cluster::{
 };
 pub use control::{LatencyControl, LctControl, LinkControl};
 pub use diff::{diff, fixed_change, fixed_setting};
-pub use discipline::{OwnError, own_settings, parse_discipline};
-pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
+pub use discipline::{OwnError, own_settings, parse_discipline, tc_lines};
+pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, LinuxConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
 pub use filter::parse_filter;
 pub use membership::{MembershipSection, Refusal, overlay};
@@ -64,6 +64,7 @@ pub use parse::{PortSource, router_from_table};
 pub use service::{
     AclAction, AclConfig, AclRule, EspConfig, EspKey, OuterDf, ServiceConfig, SpinConfig, Work,
 };
+pub use write::unusual;
 
 /// The JSON schema of `router.toml`, as text.
 #[must_use]

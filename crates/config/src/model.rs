@@ -285,14 +285,27 @@ impl RouterConfig {
             return Io::AfPacket;
         }
         let io = port.io.unwrap_or(self.router.io);
-        let forwarder = self.cluster.as_ref().map(|cluster| cluster.port);
-        let role = forwarder.or(self.balancer.as_ref().map(|balancer| balancer.port));
-        let exchange = role.and_then(|port| self.ports.get(usize::from(port)));
-        // AF_XDP leaves broadcasts, and so the exchange frames, to the kernel.
-        if io == Io::Auto && exchange.is_some_and(|exchange| exchange.name == port.name) {
+        // Packet sockets know the VLAN of an exchange frame whatever the interface does.
+        if io == Io::Auto && self.exchange_at(port).is_some() {
             return Io::AfPacket;
         }
         io
+    }
+
+    /// VLAN and Ethertype of the cluster's exchange frames, if they come by this port.
+    #[must_use]
+    pub fn exchange_at(&self, port: &PortConfig) -> Option<(u16, u16)> {
+        let forwarder = self.cluster.as_ref().map(|section| {
+            let framing = &section.config.framing;
+            (section.port, framing.vlan, framing.ethertype)
+        });
+        let balancer = || {
+            let section = self.balancer.as_ref()?;
+            Some((section.port, section.vlan, evenkeel_cluster::Framing::default().ethertype))
+        };
+        let (at, vlan, ethertype) = forwarder.or_else(balancer)?;
+        let exchange = self.ports.get(usize::from(at))?;
+        (exchange.name == port.name).then_some((vlan, ethertype))
     }
 
     /// The names of the classes, in order of their index.

@@ -2,7 +2,7 @@
 //! these tables.
 
 use evenkeel_core::link::LinkConfig as Link;
-use evenkeel_core::schedule::DisciplineConfig;
+use evenkeel_core::schedule::{DisciplineConfig, LinuxConfig};
 
 use crate::attach::Attach;
 use crate::cluster::{BalancerSection, ClusterSection};
@@ -18,8 +18,8 @@ use evenkeel_core::settings::schema::{Key, Kind, Section};
 
 /// Most characters of a name.
 pub const NAME_LENGTH: usize = evenkeel_core::settings::Name::LENGTH;
-/// Most ports of a router.
-pub const MAX_PORTS: usize = 64;
+/// Most ports of a router. Each takes memory for its rings and its link, which a start counts.
+pub const MAX_PORTS: usize = 1024;
 
 /// A name of up to [`NAME_LENGTH`] characters.
 pub const NAME: Kind = Kind::Name(NAME_LENGTH);
@@ -189,10 +189,11 @@ pub static LINK: Section = Section {
     parts: &[Link::SECTION],
 };
 
-/// The disciplines by their `kind`: those of the core, and the user's own.
+/// The disciplines by their `kind`: those of the core, the user's own, and those of the kernel.
 pub static DISCIPLINES: &[(&str, &Section)] = &{
     const BUILT_IN: usize = DisciplineConfig::BUILT_IN.len();
-    let mut all = [("own", &OWN); BUILT_IN + 1];
+    let mut all = [(LinuxConfig::NAME, &LINUX); BUILT_IN + 2];
+    all[BUILT_IN] = ("own", &OWN);
     let mut at = 0;
     while at < BUILT_IN {
         all[at] = DisciplineConfig::BUILT_IN[at];
@@ -212,6 +213,21 @@ pub static OWN: Section = Section {
         Key::required("name", NAME, "The name under which the program that runs it knows it."),
         Key::defaulted("settings", Kind::Foreign("table"), "{}", "Whatever the discipline reads."),
     ],
+    parts: &[],
+};
+
+/// `kind = "linux"`.
+pub static LINUX: Section = Section {
+    heading: "discipline = { kind = \"linux\", … }",
+    doc: "A queueing discipline of the kernel, to compare with: in scenarios, and there in the lab \
+          only. The kernel of the router forwards then, and the lab measures at its interfaces.",
+    own: &[Key::required(
+        "command",
+        Kind::Text,
+        "What `tc` is told, without `dev`: `tbf rate 10mbit burst 3000 limit 150000` is the root \
+         discipline, with `handle 1:`. Further lines begin with `class`, `qdisc` or `filter`: \
+         `class parent 1: classid 1:10 htb rate 2mbit ceil 10mbit`.",
+    )],
     parts: &[],
 };
 

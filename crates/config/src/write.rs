@@ -114,25 +114,60 @@ fn link_lines(link: &LinkConfig, classes: &[&str]) -> String {
     let mut text = format!("port = {:?}\n{also}{}", link.port, lines(&link.core, classes));
     let kind = link.discipline.name();
     let _ = writeln!(text, "\n[link.discipline]\nkind = {kind:?}");
-    if let DisciplineConfig::Own(own) = &link.discipline {
-        let _ = writeln!(text, "name = {:?}\nsettings = {}", own.name, own.settings);
-    } else {
-        // Every kind but the user's own needs no more than its name.
-        let usual = parse_discipline(&format!("{{ kind = {kind:?} }}"), classes);
-        let usual = usual.map_or_else(|_| Vec::new(), |usual| usual.entries());
-        text += &differing(link.discipline.entries(), usual, classes);
-    }
+    text += &discipline_lines(&link.discipline, classes);
     if let Some(control) = &link.control {
-        let lines = match control {
-            LinkControl::Lct(control) => lines(&**control, classes),
-            LinkControl::Latency(control) => lines(control, &[]),
-        };
+        let lines = control_lines(control, classes);
         let _ = write!(text, "\n[link.control]\nkind = {:?}\n{lines}", control.name());
     }
     if let Some(admission) = &link.admission {
         let _ = write!(text, "\n[link.admission]\n{}", lines(admission, &[]));
     }
     text
+}
+
+fn discipline_lines(discipline: &DisciplineConfig, classes: &[&str]) -> String {
+    if let DisciplineConfig::Own(own) = discipline {
+        return format!("name = {:?}\nsettings = {}\n", own.name, own.settings);
+    }
+    if let DisciplineConfig::Linux(linux) = discipline {
+        return format!("command = {}\n", Value::from(linux.command.as_str()));
+    }
+    // Every kind but the user's own needs no more than its name.
+    let usual = parse_discipline(&format!("{{ kind = {:?} }}", discipline.name()), classes);
+    let usual = usual.map_or_else(|_| Vec::new(), |usual| usual.entries());
+    differing(discipline.entries(), usual, classes)
+}
+
+fn control_lines(control: &LinkControl, classes: &[&str]) -> String {
+    match control {
+        LinkControl::Lct(control) => lines(&**control, classes),
+        LinkControl::Latency(control) => lines(control, &[]),
+    }
+}
+
+/// What is not as it is by default: `key = value` as in a file, one each.
+#[must_use]
+pub fn unusual<S: Settings>(settings: &S, classes: &[&str]) -> Vec<String> {
+    one_each(&lines(settings, classes))
+}
+
+fn one_each(lines: &str) -> Vec<String> {
+    lines.lines().map(str::to_owned).collect()
+}
+
+impl LinkConfig {
+    /// What of its discipline is not as that kind has it by default, as [`unusual`] writes it.
+    #[must_use]
+    pub fn unusual_discipline(&self, classes: &[&str]) -> Vec<String> {
+        one_each(&discipline_lines(&self.discipline, classes))
+    }
+
+    /// What of its control, if it has one, is not as that kind has it by default.
+    #[must_use]
+    pub fn unusual_control(&self, classes: &[&str]) -> Vec<String> {
+        let of = |control| one_each(&control_lines(control, classes));
+        self.control.as_ref().map_or_else(Vec::new, of)
+    }
 }
 
 fn table<S: Settings>(settings: &S, classes: &[&str]) -> Value {
@@ -155,6 +190,9 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
         discipline.insert("name".into(), own.name.as_str().into());
         // The parser has read a table.
         discipline.extend(own_settings(own).map(|settings| ("settings".to_owned(), settings)));
+    }
+    if let DisciplineConfig::Linux(linux) = &link.discipline {
+        discipline.insert("command".into(), linux.command.as_str().into());
     }
     entry.insert("discipline".into(), Value::Table(discipline));
     if let Some(control) = &link.control {

@@ -1,5 +1,6 @@
 //! A change that undoes itself unless it is confirmed: for one that may cut off its own operator.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -123,7 +124,7 @@ impl Applied {
     }
 
     /// Nothing changes while something waits to be confirmed: the undoing would take it along.
-    fn refuse_while_waiting(&self) -> Result<(), ConfirmError> {
+    pub(crate) fn refuse_while_waiting(&self) -> Result<(), ConfirmError> {
         let left = |waiting: &Waiting| {
             waiting.left().map_or_else(String::new, |left| format!(" ({} s left)", left.as_secs()))
         };
@@ -213,13 +214,15 @@ pub(crate) fn change(
     Ok(changes)
 }
 
-/// Changes a subscriber; what it was before comes back after `within`, unless it was changed again.
+/// Changes a subscriber; what it was before comes back after `for_ms`, unless it was changed again.
 pub(crate) fn subscriber(
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
     change: &SubscriberChange,
-    within: Option<Duration>,
+    by: &dyn Display,
+    for_ms: Option<u64>,
 ) -> Result<Changes, ConfirmError> {
+    let by = Some(by.to_string());
     let mut applied = lock(&shared.applied);
     applied.refuse_while_waiting()?;
     if applied.undoing {
@@ -227,9 +230,11 @@ pub(crate) fn subscriber(
     }
     let Some(now) = &mut applied.now else { return Err(CommandError::Stopped.into()) };
     let config = now.running.with_subscriber(change)?;
-    let mut changes = Changes { changes: diff(&now.running, &config), ..Changes::default() };
+    let changed = diff(&now.running, &config);
+    let mut changes = Changes { changes: changed, by, ..Changes::default() };
     target.send(Command::Reload(Box::new(config.clone())))?;
     let before = std::mem::replace(&mut now.running, config);
+    let within = for_ms.map(Duration::from_millis);
     if let (Some(within), SubscriberChange::Set { name, fields }) = (within, change) {
         let back = before.fields_of(name, fields);
         let stays = now.running.fields_of(name, fields);
@@ -262,7 +267,7 @@ fn end_boost(
         };
         drop(running);
         let change = SubscriberChange::Set { name: name.clone(), fields: fields.clone() };
-        match subscriber(shared, target, &change, None) {
+        match subscriber(shared, target, &change, &"the end of a boost", None) {
             // Something waits to be confirmed: after that.
             Err(ConfirmError::Waits(_) | ConfirmError::Undoing) => thread::sleep(RETRY),
             _ => return,

@@ -232,11 +232,15 @@ fn group_of(name: &str) -> Result<Gid, ServerError> {
 
 /// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> Result<(), ServerError> {
-    let failed = |source| ServerError::Io { path: path.to_owned(), source };
+    // Whoever listens there may take it away at any moment: a router that another one takes over
+    // from does.
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(|source| ServerError::Io { path: path.to_owned(), source }),
+    };
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return gone(Err(error)),
     };
     if !metadata.file_type().is_socket() {
         return Err(ServerError::NotASocket(path.to_owned()));
@@ -244,9 +248,9 @@ fn remove_stale(path: &Path) -> Result<(), ServerError> {
     match UnixStream::connect(path) {
         Ok(_) => Err(ServerError::InUse(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
+            gone(fs::remove_file(path))
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => gone(Err(error)),
     }
 }
 

@@ -193,6 +193,12 @@ pub enum Request {
     Confirm,
     /// The configuration that runs, with every change since its file.
     Running,
+    /// Passes everything on to a process of this user that listens at a socket: that forwards from
+    /// then on, and this one ends.
+    PassOn {
+        /// The path of the socket.
+        place: String,
+    },
     /// What a reload of a router.toml would change.
     Diff {
         /// The text of the file.
@@ -277,6 +283,7 @@ impl Request {
             | Self::Subscribers { .. }
             | Self::Confirm
             | Self::Running
+            | Self::PassOn { .. }
             | Self::Diff { .. } => false,
         }
     }

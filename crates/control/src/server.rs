@@ -38,6 +38,14 @@ pub trait Target: Send + Sync + 'static {
     /// Why it was not carried out; then nothing changed.
     fn send(&self, command: Command) -> Result<Reply, CommandError>;
 
+    /// Passes everything on to the process that listens at `place`.
+    ///
+    /// # Errors
+    /// Why it goes on itself.
+    fn pass_on(&self, _place: &Path) -> Result<(), CommandError> {
+        Err(CommandError::NotPassedOn("it has nothing to pass on".to_owned()))
+    }
+
     /// Something was changed.
     fn changed(&self, _changes: &Changes) {}
 
@@ -260,9 +268,7 @@ fn carry_out(
     let change = match request {
         Request::Version => return Ok(Answer::Version(Version::own())),
         Request::Show => return asked(Command::Show, target),
-        Request::Journal { after } => {
-            return target.journal(after).map(Answer::Journal).ok_or(RequestError::NoJournal);
-        }
+        Request::Journal { after } => return journal(after, target),
         Request::Explain { flow, link } => {
             return asked(Command::Explain { link, flow: flow.parse()? }, target);
         }
@@ -298,13 +304,14 @@ fn carry_out(
         }
         Request::Nodes { query } => return asked(Command::Nodes(query), target),
         Request::Subscriber { change, for_ms } => {
-            let within = for_ms.map(Duration::from_millis);
-            return Ok(Answer::Changes(confirm::subscriber(shared, target, &change, within)?));
+            let done = confirm::subscriber(shared, target, &change, peer, for_ms)?;
+            return Ok(Answer::Changes(done));
         }
         Request::Subscribers { tree } => {
             let list = lock(&shared.applied).list(tree.as_deref());
             return list.map(Answer::Text).ok_or(RequestError::NoTree);
         }
+        Request::PassOn { place } => return passed_on(&place, shared, target),
         Request::Confirm => {
             return Ok(Answer::Changes(confirm::confirm(shared, &**target, peer)?));
         }
@@ -330,6 +337,21 @@ fn carry_out(
         }
     };
     Ok(Answer::Changes(confirm::change(shared, &**target, peer, &change)?))
+}
+
+fn journal(after: u64, target: &Arc<dyn Target>) -> Result<Answer, RequestError> {
+    target.journal(after).map(Answer::Journal).ok_or(RequestError::NoJournal)
+}
+
+/// Another process goes on with everything, unless a change waits here for its confirmation.
+fn passed_on(
+    place: &str,
+    shared: &Shared,
+    target: &Arc<dyn Target>,
+) -> Result<Answer, RequestError> {
+    lock(&shared.applied).refuse_while_waiting()?;
+    target.pass_on(Path::new(place))?;
+    Ok(Answer::Ok(None))
 }
 
 /// Has packets watched, which are others' affair: the log says who does.

@@ -81,7 +81,9 @@ impl Bed {
         let fields = vec![(field.to_owned(), value.to_owned())];
         let change = SubscriberChange::Set { name: "s3".to_owned(), fields };
         let changes = self.client.change(&Request::Subscriber { change, for_ms });
-        changes.map(|changes| changes.changes).map_err(|error| error.to_string())
+        let changes = changes.map_err(|error| error.to_string())?;
+        assert!(changes.by.is_some_and(|by| by.contains("uid")), "the log says who");
+        Ok(changes.changes)
     }
 
     fn reload(&mut self, people: u32, yes: bool) -> Result<(), String> {

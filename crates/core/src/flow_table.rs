@@ -43,6 +43,7 @@
 //! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a
 //! later one: a caller that keeps ids must forget them on removal.
 
+mod find;
 mod index;
 
 use alloc::vec::Vec;
@@ -381,42 +382,6 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             }
             None => self.places[bucket].head as usize,
         }
-    }
-
-    /// The entry of `key`, whose hash is `hash`.
-    #[must_use]
-    #[inline]
-    pub fn find(&self, hash: u64, key: &K) -> Option<EntryId> {
-        if let Some(index) = &self.index {
-            let bucket = self.bucket(hash) as u32;
-            for at in index.candidates(bucket, index::tag(self.mixed(hash))) {
-                if let Some(Slot { held: Held::Entry { key: held, .. }, .. }) =
-                    self.places.get(at as usize)
-                    && held == key
-                {
-                    return Some(EntryId(at));
-                }
-            }
-            if index.is_complete(bucket) {
-                return None;
-            }
-        }
-        self.walk(hash, key)
-    }
-
-    /// The same by the chain.
-    fn walk(&self, hash: u64, key: &K) -> Option<EntryId> {
-        let mut at = self.places[self.bucket(hash)].head;
-        // `NIL` and `END | bucket` lie beyond all places.
-        while let Some(place) = self.places.get(at as usize) {
-            if let Held::Entry { key: held, .. } = &place.held
-                && held == key
-            {
-                return Some(EntryId(at));
-            }
-            at = place.next;
-        }
-        None
     }
 
     /// Puts in a `key` that is not in the table.

@@ -35,6 +35,7 @@
 //! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
 //! | [`admit`] | who may enter: admission of new flows to an outgoing link |
 //! | [`aqm`] | active queue management: queues that stand are told so |
+//! | [`audit`] | whether a link delivers what it was told, while it runs |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
 //! | [`settings`](mod@settings) | what can be told to an algorithm: names, types, ranges, defaults, said once |
@@ -52,11 +53,14 @@ extern crate alloc;
 
 pub mod admit;
 pub mod aqm;
+pub mod audit;
 pub mod class_map;
 pub mod control;
 pub mod drop;
 pub mod flow_table;
+mod l2_key;
 pub mod link;
+mod mac;
 pub mod measure;
 mod out_of_range;
 pub mod packet;
@@ -71,6 +75,8 @@ pub mod shape;
 pub mod share;
 pub mod units;
 
+pub use l2_key::{L2Key, ParseL2KeyError};
+pub use mac::{MacAddr, ParseMacError};
 pub use out_of_range::OutOfRange;
 pub use packet::{Class, FlowKey, Packet};
 pub use prefetch::element as read_ahead;

@@ -271,6 +271,9 @@ pub trait Packet {
     fn is_marked(&self) -> bool {
         false
     }
+    /// Begins to read what it stands for, where it is a handle of something that lies elsewhere.
+    #[inline]
+    fn read_ahead(&self) {}
 }
 
 /// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8,

@@ -96,6 +96,33 @@ fn a_file_that_ends_anywhere_is_read_as_far_as_it_goes_and_goes_on() {
     }
 }
 
+/// Cut at each byte of its header and of its seconds, from the last to the first: what is read is
+/// what was noted, and less and less.
+#[test]
+fn a_file_that_is_cut_at_each_byte_tells_nothing_else() {
+    let (_folder, path) = place();
+    let whole = times(&filled(&path, 125), Step::Seconds);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let mut most = whole.len();
+    // Minutes come after the eighth that seconds have, and are records of the same kind.
+    let (size, seconds) = (SMALL as u32, SMALL as u32 / 8 + 64);
+    let lengths = (0..seconds).chain((seconds..size).step_by(499));
+    for length in lengths.rev().map(u64::from) {
+        file.set_len(length).unwrap();
+        let Ok(reader) = History::read_only(&path) else {
+            // Its header is gone.
+            assert!(length < 64, "cut at {length}");
+            most = 0;
+            continue;
+        };
+        let seen = times(&reader, Step::Seconds);
+        assert!(seen.len() <= most, "cut at {length}: {seen:?}");
+        assert!(seen.iter().all(|time| whole.contains(time)), "cut at {length}: {seen:?}");
+        most = seen.len();
+    }
+    assert_eq!(most, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

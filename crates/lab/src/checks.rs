@@ -14,7 +14,7 @@ use evenkeel_world::sampling::ClassAtLink;
 
 use crate::LabError;
 use crate::flow::{FlowSpec, Sender, Sink};
-use crate::router_process::RouterProcess;
+use crate::node::RouterNode;
 use crate::schedule::Schedule;
 pub(crate) use evenkeel_world::checks::{conservation, lost};
 
@@ -38,7 +38,7 @@ pub(crate) fn router_forwards(
     spec: &FlowSpec,
     along: &[ClassAtLink],
     arrives: bool,
-    routers: &mut [RouterProcess],
+    routers: &mut [RouterNode],
 ) -> Result<u64, LabError> {
     let before = counted(along, routers)?;
     let spec = &probe_of(spec);
@@ -102,14 +102,14 @@ fn probe_of(spec: &FlowSpec) -> FlowSpec {
 }
 
 /// Packets that each place's class was offered so far.
-fn counted(along: &[ClassAtLink], routers: &mut [RouterProcess]) -> Result<Vec<u64>, LabError> {
+fn counted(along: &[ClassAtLink], routers: &mut [RouterNode]) -> Result<Vec<u64>, LabError> {
     along
         .iter()
         .map(|place| {
             let router =
-                routers.iter_mut().find(|router| router.name == place.router).ok_or_else(|| {
-                    LabError::Check(format!("router {} of the path does not run", place.router))
-                })?;
+                routers.iter_mut().find(|router| router.name() == place.router).ok_or_else(
+                    || LabError::Check(format!("router {} of the path does not run", place.router)),
+                )?;
             let snapshot = router.snapshot()?;
             let class = snapshot.link(&place.link).and_then(|link| link.class(&place.class));
             Ok(class.map_or(0, |class| class.in_packets))

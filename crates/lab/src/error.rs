@@ -26,15 +26,25 @@ pub enum LabError {
         /// What it said.
         said: String,
     },
-    /// A program is not installed.
-    #[error("the program {program} is missing ({what_for}): apt-get install {package}")]
-    MissingTool {
-        /// Its name.
-        program: &'static str,
-        /// What the lab does with it.
-        what_for: &'static str,
-        /// The Debian package that has it.
-        package: &'static str,
+    /// The kernel has not the queueing discipline that a link asks for.
+    #[error("{place}: `tc {line}`: {said}; this kernel has {has}")]
+    NoQdisc {
+        /// Where it stands, `file:line`.
+        place: String,
+        /// What `tc` was told.
+        line: String,
+        /// What it said.
+        said: String,
+        /// The disciplines that the kernel has.
+        has: String,
+    },
+    /// Programs are not installed.
+    #[error("programs are missing: {programs}: apt-get install {packages}")]
+    MissingTools {
+        /// Their names, and what the lab does with each.
+        programs: String,
+        /// The Debian packages that have them.
+        packages: String,
     },
     /// The scenario or an option asks for what cannot be.
     #[error("{0}")]
@@ -124,7 +134,10 @@ impl LabError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::BadInput(_) | Self::Refused { .. } => 2,
-            Self::NotRoot | Self::Kernel { .. } | Self::MissingTool { .. } => 3,
+            Self::NotRoot
+            | Self::Kernel { .. }
+            | Self::NoQdisc { .. }
+            | Self::MissingTools { .. } => 3,
             Self::Router { code: Some(code @ (2 | 3)), .. } => *code,
             Self::Interrupted => 130,
             Self::Command { .. }

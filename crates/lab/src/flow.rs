@@ -16,8 +16,8 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender, lock};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
-use evenkeel_world::Acceptance;
 use evenkeel_world::payload::{self, Stamp};
+use evenkeel_world::{Acceptance, Followed};
 
 use crate::LabError;
 use crate::schedule::Schedule;
@@ -55,6 +55,7 @@ struct SenderCounts {
     skipped: AtomicU64,
     refused: AtomicU64,
     worst_late: AtomicU64,
+    followed: Mutex<Followed>,
 }
 
 /// A thread that sends one flow. Dropping it ends it.
@@ -134,6 +135,11 @@ impl Sender {
         }
     }
 
+    /// What was sent of each of its flows; at the end, once.
+    pub(crate) fn followed(&self) -> Followed {
+        std::mem::take(&mut lock(&self.counts.followed))
+    }
+
     /// Whether the source has come to its end.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
@@ -196,7 +202,10 @@ fn send(
         // Room for the number of a flow among its like: there are no more of them than ports.
         Stamp { flow: flow | (due.flow as u32) << SHIFT, seq, at }.write(&mut packet);
         match sockets.of(due.flow).map(|socket| socket.send(&packet[..length], length)) {
-            Some(Ok(1..)) => counts.sent.store(seq + 1, Ordering::Relaxed),
+            Some(Ok(1..)) => {
+                counts.sent.store(seq + 1, Ordering::Relaxed);
+                lock(&counts.followed).count(due.flow, due.ip_len.0, at);
+            }
             _ => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -223,7 +232,7 @@ fn wait_until(due: Nanos, stop: &AtomicBool) -> Option<Nanos> {
 /// A thread that receives one flow. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Sink {
-    window: Arc<Mutex<Arrived>>,
+    window: Arc<Mutex<(Arrived, Followed)>>,
     _thread: Stopping,
 }
 
@@ -239,7 +248,7 @@ impl Sink {
             socket.set_read_timeout(Some(PATIENCE))?;
             UdpReceiver::new(socket, payload::LENGTH)
         })?;
-        let window = Arc::new(Mutex::new(Arrived::default()));
+        let window = Arc::<Mutex<(Arrived, Followed)>>::default();
         let (flow, overhead) = (spec.number, payload::headers(spec.destination.ip()));
         let shared = Arc::clone(&window);
         let thread = Stopping::spawn(&format!("sink {}", spec.name), move |stop| {
@@ -250,14 +259,19 @@ impl Sink {
 
     /// What arrived since the last call.
     pub(crate) fn take(&self) -> Arrived {
-        std::mem::take(&mut *lock(&self.window))
+        std::mem::take(&mut lock(&self.window).0)
+    }
+
+    /// What arrived of each of its flows; at the end, once.
+    pub(crate) fn followed(&self) -> Followed {
+        std::mem::take(&mut lock(&self.window).1)
     }
 }
 
 fn receive(
     mut receiver: UdpReceiver,
     (flow, overhead): (u32, u64),
-    window: &Mutex<Arrived>,
+    window: &Mutex<(Arrived, Followed)>,
     knocks: &Knocks,
     stop: &AtomicBool,
 ) {
@@ -270,13 +284,15 @@ fn receive(
         if burst.peek().is_none() {
             continue;
         }
-        let mut arrived = lock(window);
+        let (arrived, followed) = &mut *lock(window);
         for datagram in burst {
             let Some(stamp) = Stamp::read(datagram.bytes).filter(ours) else {
                 continue;
             };
             arrived.packets += 1;
-            arrived.bytes += datagram.len as u64 + overhead;
+            let (flow, ip_len) = (u64::from(stamp.flow >> SHIFT), datagram.len as u64 + overhead);
+            arrived.bytes += ip_len;
+            followed.count(flow, ip_len, datagram.arrival);
             if stamp.seq + 1 == next {
                 arrived.repeated += 1;
             } else if stamp.seq < next {
@@ -285,7 +301,7 @@ fn receive(
             next = next.max(stamp.seq + 1);
             arrived.delays.record(datagram.arrival.saturating_sub(stamp.at));
             if let Some(acceptance) = knocks {
-                lock(acceptance).arrived(u64::from(stamp.flow >> SHIFT), stamp.at);
+                lock(acceptance).arrived(flow, stamp.at);
             }
         }
     }

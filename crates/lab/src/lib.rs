@@ -17,8 +17,10 @@ mod error;
 #[path = "../../world/src/fixture.rs"]
 mod fixture;
 mod flow;
+mod kernel;
 mod limits;
 mod live;
+mod node;
 mod options;
 mod plan;
 mod progress;

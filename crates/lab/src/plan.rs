@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario, Wire};
+use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Router, Scenario, Wire};
 use evenkeel_world::payload;
 
 use crate::LabError;
@@ -30,7 +30,8 @@ pub(crate) struct NodePlan {
     pub(crate) settings: Vec<(&'static str, &'static str)>,
     /// Lines for `ip -batch` inside the namespace: interfaces up, addresses, routes.
     pub(crate) batch: Vec<String>,
-    /// Interfaces whose offloads are switched off: those of hosts. Routers see to their own.
+    /// Interfaces whose offloads are switched off: those of hosts, and of routers that are all
+    /// kernel. Routers of ours see to their own.
     pub(crate) offloads: Vec<String>,
 }
 
@@ -157,7 +158,8 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
     for route in scenario.routes(node) {
         batch.push(route_line("add", &route));
     }
-    let offloads = if router {
+    // A router of ours sees to its own.
+    let offloads = if router && !scenario.router(node).is_some_and(Router::is_kernel) {
         Vec::new()
     } else {
         interfaces.into_iter().map(|interface| interface.name).collect()

@@ -11,14 +11,16 @@ use evenkeel_netns::processors::Processors;
 use evenkeel_ports::sys::{self, Signals, lock};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, Tool, World as Where};
+use evenkeel_scenario::{Router, Scenario, Tool, World as Where};
 use evenkeel_world::describe;
 use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::wires;
 
 use crate::checks;
 use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink};
+use crate::kernel::KernelRouter;
 use crate::limits;
+use crate::node::RouterNode;
 use crate::plan::{Plan, layout_change, wire_node};
 use crate::progress::Progress;
 use crate::router_process::{RouterProcess, cpu_time};
@@ -139,6 +141,7 @@ pub(crate) fn measure(
         flows: flows(scenario, &world)?,
         sources: Vec::new(),
         arrived: 0,
+        notes: Vec::new(),
         sinks: Vec::new(),
         knocks: Vec::new(),
         layout: None,
@@ -153,16 +156,15 @@ pub(crate) fn measure(
 /// Finds out whether everything that the scenario needs is there.
 ///
 /// # Errors
-/// [`LabError::NotRoot`], [`LabError::MissingTool`].
+/// [`LabError::NotRoot`], [`LabError::MissingTools`].
 pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
     limits::check(scenario)?;
     if !sys::is_root() {
         return Err(LabError::NotRoot);
     }
-    for tool in shell::ALWAYS {
-        shell::require(tool)?;
-    }
-    tools::require(&scenario.traffic)
+    let tc = scenario.routers.iter().any(Router::is_kernel).then_some(shell::TC);
+    let tools = tools::needed(&scenario.traffic);
+    shell::require(shell::ALWAYS.into_iter().chain(tc).chain(tools))
 }
 
 /// A wire that does something to packets: its number in the scenario, and the thread that does it.
@@ -237,12 +239,14 @@ struct Lab<'a> {
     /// The layout since the last step that changed it.
     layout: Option<Scenario>,
     sinks: Vec<Option<Sink>>,
-    routers: Vec<RouterProcess>,
+    routers: Vec<RouterNode>,
     wires: Vec<LiveWire>,
     world: World,
     flows: Vec<FlowSpec>,
     /// Packets that arrived at sinks since the start.
     arrived: u64,
+    /// What to say of the run besides.
+    notes: Vec<String>,
     places: Places,
     signals: Signals,
     scenario: &'a Scenario,
@@ -258,9 +262,15 @@ struct Counters {
 impl Lab<'_> {
     fn start_routers(&mut self, binary: &std::path::Path) -> Result<(), LabError> {
         for router in &self.scenario.routers {
-            let namespace = self.world.namespace(&router.name);
-            let process = RouterProcess::start(router, &namespace, self.world.folder(), binary)?;
-            self.routers.push(process);
+            let namespace = |node: &str| self.world.namespace(node);
+            let node = if router.is_kernel() {
+                RouterNode::Kernel(KernelRouter::start(self.scenario, router, namespace)?)
+            } else {
+                let own = namespace(&router.name);
+                let folder = self.world.folder();
+                RouterNode::Ours(RouterProcess::start(router, &own, folder, binary)?)
+            };
+            self.routers.push(node);
             self.look_for_signals()?;
         }
         Ok(())
@@ -286,7 +296,7 @@ impl Lab<'_> {
 
     fn counters(&mut self) -> Result<Counters, LabError> {
         let routers =
-            self.routers.iter_mut().map(RouterProcess::snapshot).collect::<Result<_, _>>()?;
+            self.routers.iter_mut().map(RouterNode::snapshot).collect::<Result<_, _>>()?;
         Ok(Counters { routers, sent: self.sources.iter().map(Driver::sent).collect() })
     }
 
@@ -307,6 +317,7 @@ impl Lab<'_> {
                 Tool::Evenkeel => Schedule::of(self.scenario, traffic, spec.number, start)?,
                 Tool::Iperf3 | Tool::DItg => None,
             };
+            self.notes.extend(own.as_ref().and_then(Schedule::told).cloned());
             self.sources.push(match own {
                 Some(schedule) => Driver::Own(Sender::start(spec, schedule, knocks.clone())?),
                 None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
@@ -326,7 +337,7 @@ impl Lab<'_> {
             }
             let left = Duration::from_nanos((due - now).0);
             if left > Duration::from_millis(100) {
-                self.routers.iter_mut().try_for_each(RouterProcess::check_alive)?;
+                self.routers.iter_mut().try_for_each(RouterNode::check_alive)?;
             }
             std::thread::sleep(left.min(Duration::from_millis(100)));
         }
@@ -335,6 +346,7 @@ impl Lab<'_> {
     fn measure(mut self) -> Result<Run, LabError> {
         let scenario = self.scenario;
         self.wires.iter().for_each(|(_, wire)| wire.engage());
+        self.routers.iter_mut().filter_map(RouterNode::kernel).try_for_each(KernelRouter::begin)?;
         let start = sys::monotonic_now() + LEAD;
         self.start_traffic(start)?;
         self.progress.say(&scenario.name);
@@ -383,7 +395,8 @@ impl Lab<'_> {
         let wall = scenario.duration.as_secs_f64();
         let own = (cpu_time("self") - cpu_before.0).as_secs_f64() / wall;
         let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;
-        let warnings = self.finish(&first, &mut run)?;
+        let warnings = self.finish(&first, start, &mut run)?;
+        run.flows = self.follow(start, scenario.duration);
         run.warnings = warnings;
         run.warnings.extend(unbalanced.into_iter().take(1));
         if shares_cycles(scenario)
@@ -402,7 +415,7 @@ impl Lab<'_> {
     }
 
     fn router_cpu(&self) -> Duration {
-        self.routers.iter().map(RouterProcess::cpu_time).sum()
+        self.routers.iter().map(RouterNode::cpu_time).sum()
     }
 
     fn apply(
@@ -414,7 +427,7 @@ impl Lab<'_> {
             self.lay_out(step)?;
         }
         for change in &step.set {
-            let router = self.routers.iter_mut().find(|router| router.name == change.router);
+            let router = self.routers.iter_mut().find(|router| router.name() == change.router);
             let router = router.ok_or_else(|| {
                 LabError::BadInput(format!(
                     "step {}: there is no router {}",

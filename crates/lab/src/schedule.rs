@@ -34,6 +34,8 @@ pub(crate) struct Schedule {
     longest: Bytes,
     /// How many flows there can be at most.
     flows: u64,
+    /// Of a recording, what was read and what was left out.
+    told: Option<String>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl Schedule {
     pub(crate) fn flow(config: SourceConfig) -> Result<Self, SourceError> {
         let source = Source::new(config)?;
         let packets = Packets::Many(Many::new(vec![source]));
-        Ok(Self { packets, skipped: 0, longest: config.ip_len, flows: 1 })
+        Ok(Self { packets, skipped: 0, longest: config.ip_len, flows: 1, told: None })
     }
 
     /// That of a `[[traffic]]` with this number; times count from `start`. `None` if the lab's own
@@ -92,6 +94,7 @@ impl Schedule {
     ) -> Result<Option<Self>, LabError> {
         let refused = |why: String| LabError::refused(&traffic.place, &traffic.name, &why);
         let invalid = |error: SourceError| refused(error.to_string());
+        let mut told = None;
         let (packets, longest, flows) = match source_of(scenario, traffic, u64::from(number), start)
         {
             SourceKind::Tcp | SourceKind::TcpFlows(_) => return Ok(None),
@@ -114,8 +117,11 @@ impl Schedule {
             SourceKind::Recording => {
                 let path =
                     traffic.recording.as_deref().ok_or_else(|| refused("no recording".into()))?;
-                let packets = recording::read(path).map_err(|error| refused(error.to_string()))?;
-                let longest = packets.iter().map(|(_, ip_len)| *ip_len).max().unwrap_or(SHORTEST);
+                let recording =
+                    recording::read(path).map_err(|error| refused(error.to_string()))?;
+                told = Some(recording.told(path));
+                let (packets, flows) = (recording.packets, recording.flows.min(SOURCE_PORTS));
+                let longest = packets.iter().map(|packet| packet.ip_len).max().unwrap_or(SHORTEST);
                 let mtu = least_mtu(scenario, traffic);
                 if longest > mtu {
                     let path = path.display();
@@ -125,10 +131,10 @@ impl Schedule {
                 }
                 let at = |time: Nanos| start.saturating_add(time);
                 let replay = Replay::new(packets, at(traffic.start), at(traffic.stop));
-                (Packets::Replay(replay), longest, 1)
+                (Packets::Replay(replay), longest, flows)
             }
         };
-        Ok(Some(Self { packets, skipped: 0, longest: longest.max(SHORTEST), flows }))
+        Ok(Some(Self { packets, skipped: 0, longest: longest.max(SHORTEST), flows, told }))
     }
 
     /// The next packet; those that are overdue by more than 20 ms are left out and counted, because
@@ -144,7 +150,9 @@ impl Schedule {
                 Packets::Flows(flows) => {
                     flows.next().map(|e| (e.at, e.ip_len, e.flow % SOURCE_PORTS))?
                 }
-                Packets::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, 0))?,
+                Packets::Replay(replay) => {
+                    replay.next().map(|e| (e.at, e.ip_len, e.flow % SOURCE_PORTS))?
+                }
             };
             if at.saturating_add(CATCH_UP) >= now {
                 return Some(Due { at, ip_len: ip_len.max(SHORTEST), flow });
@@ -161,6 +169,11 @@ impl Schedule {
     /// The longest packet there can be.
     pub(crate) const fn longest(&self) -> Bytes {
         self.longest
+    }
+
+    /// Of a recording, what was read and what was left out.
+    pub(crate) fn told(&self) -> Option<&String> {
+        self.told.as_ref()
     }
 
     /// How many flows there can be at most.

@@ -4,25 +4,35 @@ use evenkeel_netns::shell::is_installed;
 
 use crate::LabError;
 
-/// The programs that every run needs, what for, and the Debian package that has each.
-pub(crate) const ALWAYS: [(&str, &str, &str); 3] = [
+/// A program, what for, and the Debian package that has it.
+pub(crate) type Program = (&'static str, &'static str, &'static str);
+
+/// The programs that every run needs.
+pub(crate) const ALWAYS: [Program; 3] = [
     ("ip", "namespaces, veth pairs, addresses, routes", "iproute2"),
     ("ping", "checking the wires before the run", "iputils-ping"),
     ("ethtool", "switching off the offloads of hosts", "ethtool"),
 ];
 
-/// Finds out whether a program is there.
+/// The program that scenarios with a queueing discipline of Linux need besides.
+pub(crate) const TC: Program = ("tc", "queueing disciplines of Linux", "iproute2");
+
+/// Finds out whether programs are there.
 ///
 /// # Errors
-/// [`LabError::MissingTool`] with the package to install.
-pub(crate) fn require(
-    (program, what_for, package): (&'static str, &'static str, &'static str),
-) -> Result<(), LabError> {
-    if is_installed(program) {
-        Ok(())
-    } else {
-        Err(LabError::MissingTool { program, what_for, package })
+/// [`LabError::MissingTools`] with all that are missing, and the packages to install.
+pub(crate) fn require(programs: impl IntoIterator<Item = Program>) -> Result<(), LabError> {
+    let missing = programs.into_iter().filter(|(program, ..)| !is_installed(program));
+    let missing: Vec<Program> = missing.collect();
+    if missing.is_empty() {
+        return Ok(());
     }
+    let told = missing.iter().map(|(program, what_for, _)| format!("{program} ({what_for})"));
+    let mut packages: Vec<&str> = missing.iter().map(|(.., package)| *package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    let (programs, packages) = (told.collect::<Vec<_>>().join(", "), packages.join(" "));
+    Err(LabError::MissingTools { programs, packages })
 }
 
 #[cfg(test)]
@@ -30,11 +40,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_named_with_its_package() {
-        let error =
-            require(("no-such-program-here", "testing", "no-package")).expect_err("it is missing");
+    fn all_missing_programs_are_named_with_their_packages() {
+        let missing = [
+            ("no-such-program-here", "testing", "no-package"),
+            ("sh", "testing", "dash"),
+            ("nor-this-one", "more testing", "another"),
+            ("nor-that-one", "more testing", "another"),
+        ];
+        let error = require(missing).expect_err("they are missing");
         assert_eq!(error.exit_code(), 3);
-        assert!(error.to_string().contains("apt-get install no-package"), "{error}");
-        require(("sh", "testing", "dash")).expect("a shell is always there");
+        let text = error.to_string();
+        assert!(text.contains("no-such-program-here (testing), nor-this-one"), "{text}");
+        assert!(text.ends_with("apt-get install another no-package"), "{text}");
+        require([("sh", "testing", "dash")]).expect("a shell is always there");
     }
 }

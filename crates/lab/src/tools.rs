@@ -4,18 +4,20 @@
 //! end-to-end delay; the routers' counters and the programs' own reports stand.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys;
+use evenkeel_report::FlowRow;
 use evenkeel_scenario::{Tool, Traffic, TrafficKind};
 use evenkeel_world::payload;
 
 use crate::LabError;
 use crate::flow::{FlowSpec, packet_rate};
-use crate::shell;
+use crate::shell::Program;
 
 /// First port of D-ITG's signalling; each flow has its own receiver and so its own port.
 const DITG_SIGNALLING: u32 = 20_000;
@@ -78,9 +80,21 @@ impl ToolFlow {
         }
     }
 
+    fn printed(&self) -> String {
+        fs::read_to_string(&self.output).unwrap_or_default()
+    }
+
+    /// What the program says of each of its flows; none where it says nothing that is understood.
+    pub(crate) fn rows(&self, traffic: &Traffic, spec: &FlowSpec) -> Vec<FlowRow> {
+        match self.tool {
+            Tool::Iperf3 => iperf3_rows(&self.printed(), traffic, spec).unwrap_or_default(),
+            Tool::DItg | Tool::Evenkeel => Vec::new(),
+        }
+    }
+
     /// What the program says about the flow, in one sentence.
     pub(crate) fn report(&self) -> String {
-        let text = fs::read_to_string(&self.output).unwrap_or_default();
+        let text = self.printed();
         let told = match self.tool {
             Tool::Iperf3 => iperf3_report(&text),
             Tool::DItg | Tool::Evenkeel => None,
@@ -224,6 +238,44 @@ fn iperf3_report(text: &str) -> Option<String> {
     })
 }
 
+/// The streams of iperf3's JSON report as rows. A stream begins with its traffic; how much each of
+/// several carries is not asked for.
+fn iperf3_rows(text: &str, traffic: &Traffic, spec: &FlowSpec) -> Option<Vec<FlowRow>> {
+    let report: serde_json::Value = serde_json::from_str(text).ok()?;
+    let begin = traffic.start.as_secs_f64();
+    let asked = match traffic.kind {
+        TrafficKind::Tcp { bytes, .. } if traffic.flows == 1 => bytes.map(|bytes| bytes.0),
+        _ => None,
+    };
+    let row = |(flow, stream): (usize, &serde_json::Value)| {
+        let (udp, tcp) = (&stream["udp"], &stream["receiver"]);
+        let told = if tcp.is_object() { tcp } else { udp };
+        let (seconds, bytes) = (told["end"].as_f64()?, told["bytes"].as_u64()?);
+        let port = report["start"]["connected"][flow]["local_port"].as_u64()?;
+        let (lost, packets) = (udp["lost_packets"].as_u64(), udp["packets"].as_u64());
+        // With UDP it tells of the bytes that it sent.
+        let part = packets.zip(lost).map(|(sent, lost)| 1.0 - lost as f64 / sent.max(1) as f64);
+        let delivered = (bytes as f64 * part.unwrap_or(1.0)).round() as u64;
+        let done = asked.is_some_and(|asked| delivered >= asked);
+        Some(FlowRow {
+            traffic: traffic.name.clone(),
+            flow: flow as u64,
+            transport: if tcp.is_object() { "tcp" } else { "udp" }.to_owned(),
+            source: SocketAddr::new(spec.source.ip(), u16::try_from(port).ok()?).to_string(),
+            destination: spec.destination.to_string(),
+            start_s: begin,
+            end_s: done.then_some(begin + seconds),
+            until_s: begin + seconds,
+            asked_bytes: asked,
+            delivered_bytes: delivered,
+            sent_packets: packets,
+            lost_packets: lost.or_else(|| stream["sender"]["retransmits"].as_u64())?,
+            timeouts: None,
+        })
+    };
+    Some(report["end"]["streams"].as_array()?.iter().enumerate().filter_map(row).collect())
+}
+
 /// Streams that one iperf3 has at most.
 const IPERF3_STREAMS: u32 = 128;
 
@@ -245,19 +297,19 @@ pub(crate) fn cannot(traffic: &Traffic) -> Option<String> {
 }
 
 /// What the tools of a scenario need installed.
-///
-/// # Errors
-/// [`LabError::MissingTool`].
-pub(crate) fn require(traffic: &[Traffic]) -> Result<(), LabError> {
+pub(crate) fn needed(traffic: &[Traffic]) -> Vec<Program> {
     let used = |tool| traffic.iter().any(|traffic| traffic.tool == tool);
+    let mut programs = Vec::new();
     if used(Tool::Iperf3) {
-        shell::require(("iperf3", "traffic with tool = \"iperf3\"", "iperf3"))?;
+        programs.push(("iperf3", "traffic with tool = \"iperf3\"", "iperf3"));
     }
     if used(Tool::DItg) {
-        shell::require(("ITGSend", "traffic with tool = \"d-itg\"", "d-itg"))?;
-        shell::require(("ITGRecv", "traffic with tool = \"d-itg\"", "d-itg"))?;
+        programs.extend(
+            ["ITGSend", "ITGRecv"]
+                .map(|program| (program, "traffic with tool = \"d-itg\"", "d-itg")),
+        );
     }
-    Ok(())
+    programs
 }
 
 #[cfg(test)]
@@ -280,5 +332,35 @@ mod tests {
             "iperf3 says: unable to connect to server"
         );
         assert_eq!(iperf3_report("no JSON"), None);
+    }
+
+    #[test]
+    fn each_stream_of_iperf3_is_a_flow() {
+        let scenario = evenkeel_scenario::Scenario::parse(
+            include_str!("../../../scenarios/examples/tcp-dumbbell.toml"),
+            "tcp-dumbbell.toml",
+            Path::new("."),
+        )
+        .expect("it is shipped");
+        let spec = FlowSpec {
+            name: "f2".into(),
+            number: 1,
+            from: "b".into(),
+            to: "c".into(),
+            source: "10.0.1.1:40000".parse().expect("an address"),
+            destination: "10.0.2.1:5002".parse().expect("an address"),
+            dscp: 0,
+            realtime: false,
+        };
+        let text = r#"{"start":{"connected":[{"local_port":41},{"local_port":43}]},"end":{"streams":[
+            {"sender":{"retransmits":3},"receiver":{"end":2.0,"bytes":1000}},
+            {"udp":{"end":1.0,"bytes":4000,"lost_packets":1,"packets":4}}]}}"#;
+        let rows = iperf3_rows(text, &scenario.traffic[1], &spec).expect("it is a report");
+        let told: Vec<_> = rows.iter().map(|row| (row.source.as_str(), row.flow)).collect();
+        assert_eq!(told, [("10.0.1.1:41", 0), ("10.0.1.1:43", 1)]);
+        assert_eq!((rows[0].start_s, rows[0].goodput_bps()), (0.17, Some(4_000.0)));
+        assert_eq!((rows[0].lost_packets, rows[0].sent_packets), (3, None));
+        assert_eq!((rows[1].delivered_bytes, rows[1].sent_packets), (3_000, Some(4)));
+        assert_eq!(iperf3_rows("no JSON", &scenario.traffic[1], &spec), None);
     }
 }

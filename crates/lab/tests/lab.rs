@@ -85,6 +85,14 @@ that = "goodput(low)@start / (sent(low)@start * 8000) ~ 1 within 5%"
 name = "offered"
 claim = "the sources offer what they were told to"
 that = "offered(low)@start ~ 1000 within 5%"
+[[expect]]
+name = "whole-flows"
+claim = "what the link carries in 3 s is what its flows got, less headers and its 38 bytes of frame"
+that = "sum(flow_bytes(*)) * 8 / 3 ~ 9_250_000 within 5%"
+[[expect]]
+name = "losers"
+claim = "the flow without weight loses more than twice as much"
+that = "mean(flow_loss(a)) > 2 * mean(flow_loss(b)) > 0"
 [[without]]
 name = "weights"
 set = [{ router = "r1", link = "sink", knob = "weight", class = "high", value = "100", at = "always" }]
@@ -194,7 +202,7 @@ fn a_run_finds_what_is_so_and_writes_it_down() {
     let out = tempfile::tempdir().expect("a folder");
     let outcome = run(&scenario(SHARES), &options(out.path(), evenkeel())).expect("it runs");
     assert!(outcome.passed(), "{:#?}", verdicts(&outcome));
-    assert_eq!(outcome.judgements.len(), 4);
+    assert_eq!(outcome.judgements.len(), 6);
     for file in ["samples.csv", "calls.csv", "summary.json", "report.html"] {
         assert!(
             out.path().join(file).metadata().is_ok_and(|file| file.len() > 0),
@@ -211,6 +219,8 @@ fn a_run_finds_what_is_so_and_writes_it_down() {
     let conservation: Vec<_> =
         outcome.run.warnings.iter().filter(|text| text.contains("!=")).collect();
     assert!(conservation.is_empty(), "{conservation:?}");
+    let flows: Vec<_> = outcome.run.flows.iter().map(|row| row.traffic.as_str()).collect();
+    assert_eq!(flows, ["a", "b"]);
 }
 
 #[test]
@@ -262,6 +272,10 @@ fn real_tools_go_through_the_router() {
     }
     let notes = outcome.run.notes.join("\n");
     assert!(notes.contains("a: iperf3 says:") && notes.contains("packets lost"), "{notes}");
+    let [row] = &*outcome.run.flows else { panic!("iperf3's: {:?}", outcome.run.flows) };
+    assert_eq!((row.traffic.as_str(), row.transport.as_str()), ("a", "udp"));
+    assert!(row.sent_packets > Some(row.lost_packets), "{row:?}");
+    assert!(row.goodput_bps().is_some_and(|rate| (1e6..8e6).contains(&rate)), "{row:?}");
 }
 
 #[test]
@@ -363,4 +377,64 @@ fn a_killed_lab_takes_its_routers_along_and_the_next_one_sweeps_up() {
     let refused = run(&scenario(SHARES), &options(out.path(), "/bin/false".into()));
     assert!(refused.is_err(), "/bin/false is no router");
     assert!(traces(pid).is_empty(), "{:?}", traces(pid));
+}
+
+/// [`SHARES`] where the kernel forwards, by what `tc` is told.
+fn of_linux(command: &str) -> String {
+    let (head, rest) = SHARES.split_once("rate = \"10Mbit/s\"\n").expect("the link's rate");
+    let (_, traffic) = rest.split_once("limit = 50\n").expect("the end of its discipline");
+    let traffic = &traffic[..traffic.find("[[step]]").expect("the steps are left out")];
+    let discipline = "[router.config.link.discipline]\nkind = \"linux\"\ncommand = ";
+    format!("{head}{discipline}\"\"\"{command}\"\"\"\n{traffic}")
+}
+
+#[test]
+fn the_kernels_disciplines_are_measured_as_ours_and_agree_with_its_counters() {
+    if !available("the_kernels_disciplines_are_measured_as_ours_and_agree_with_its_counters") {
+        return;
+    }
+    // 16 Mbit/s come; no more than 50 packets of 1000 bytes wait: 41 ms.
+    let text = of_linux("tbf rate 10mbit burst 3000 limit 50700");
+    let text = text
+        + "[[step]]\nname = \"late\"\nat = \"1.5s\"\nset = [{ link = \"sink\", \
+        knob = \"discipline\", value = { kind = \"linux\", command = \"htb default 1\\nclass \
+        parent 1: classid 1:1 htb rate 20mbit\" } }]\n\
+        [[expect]]\nname = \"full\"\nclaim = \"it waits where it does not fit\"\n\
+        that = \"30000 < delay(low)@start < 50000 and delay(high)@start > 30000\"\n\
+        [[expect]]\nname = \"rest\"\nclaim = \"what does not fit is dropped\"\n\
+        that = \"sent(low)@start + sent(high)@start ~ 1233 within 5% and dropped(low)@start > \
+        100\"\n\
+        [[expect]]\nname = \"queue\"\nclaim = \"Little's law\"\nthat = \"qlen(low)@start + \
+        qlen(high)@start ~ 48 within 10%\"\n[[expect]]\nname = \"wide\"\nclaim = \"with 20 Mbit/s \
+        hardly anything waits\"\nthat = \"delay(low)@late < 10000 and dropped(low)@late < 1\"\n";
+    let out = tempfile::tempdir().expect("a folder");
+    let outcome =
+        run(&scenario(&text), &options(out.path(), "/bin/false".into())).expect("it runs");
+    assert!(outcome.passed(), "{:#?} {:?}", verdicts(&outcome), outcome.run.warnings);
+    assert_eq!(outcome.judgements.len(), 4);
+    assert!(outcome.run.calls.is_empty(), "nobody counts the calls of a kernel");
+    let notes = outcome.run.notes.join("\n");
+    let told = "r1 (tbf rate 10mbit burst 3000 limit 50700, then htb default 1) counted";
+    assert!(notes.contains(told), "{notes}");
+}
+
+#[test]
+fn a_discipline_that_the_kernel_has_not_is_refused_with_those_that_it_has() {
+    if !available("a_discipline_that_the_kernel_has_not_is_refused_with_those_that_it_has") {
+        return;
+    }
+    let out = tempfile::tempdir().expect("a folder");
+    let refused = |command: &str| {
+        run(&scenario(&of_linux(command)), &options(out.path(), "/bin/false".into()))
+            .expect_err("no kernel takes it")
+    };
+    let missing = refused("no_such_qdisc");
+    assert_eq!(missing.exit_code(), 3, "{missing}");
+    assert!(missing.to_string().starts_with("test.toml:"), "{missing}");
+    assert!(
+        missing.to_string().contains("this kernel has ") && missing.to_string().contains("pfifo")
+    );
+    let wrong = refused("pfifo limit many");
+    assert_eq!(wrong.exit_code(), 2, "{wrong}");
+    assert!(wrong.to_string().contains("pfifo limit many"), "{wrong}");
 }

@@ -4,10 +4,9 @@
 //! A router does not forward such frames, but who passes them on whole can still tell their flows
 //! apart.
 
-use crate::frame::{ETHERNET_HEADER, Headers, MAX_VLAN_TAGS, VLAN_TAG, ethertype, parse_at};
+use crate::access::{PPPOE_SESSION, behind_tags};
+use crate::frame::{ETHERNET_HEADER, Headers, ethertype, parse_at};
 
-/// A frame of a PPPoE session.
-const PPPOE_SESSION: u16 = 0x8864;
 /// MPLS, unicast.
 const MPLS: u16 = 0x8847;
 /// Header of PPPoE.
@@ -22,16 +21,8 @@ const MAX_LABELS: usize = 8;
 /// labels; `None` if it carries none, or a broken one.
 #[must_use]
 pub fn parse_below(frame: &[u8]) -> Option<Headers> {
-    let mut at = ETHERNET_HEADER;
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-    let mut kind = half(at - 2)?;
-    for _ in 0..MAX_VLAN_TAGS {
-        if kind != ethertype::VLAN && kind != ethertype::SERVICE_VLAN {
-            break;
-        }
-        at += VLAN_TAG;
-        kind = half(at - 2)?;
-    }
+    let (kind, at) = behind_tags(frame, |_vlan| {})?;
     match kind {
         PPPOE_SESSION => {
             // Version and type 1, code 0: data.

@@ -32,6 +32,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod below;
 mod blocks;
 pub mod checksum;
@@ -41,7 +42,6 @@ pub mod frame;
 pub mod hash;
 pub mod icmp;
 mod lpm;
-mod mac;
 pub mod neighbour;
 pub mod policy;
 pub mod prefix_map;
@@ -50,8 +50,7 @@ pub mod service;
 pub mod stamps;
 pub mod usual;
 
-pub use evenkeel_core::{ParsePrefixError, Prefix};
-pub use mac::{MacAddr, ParseMacError};
+pub use evenkeel_core::{MacAddr, ParseMacError, ParsePrefixError, Prefix};
 
 /// The index of a port of the router, in the order of the configuration.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

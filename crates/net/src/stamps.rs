@@ -1,6 +1,6 @@
-//! What a packet carries that its receiver sends back: the time stamps of TCP (RFC 7323, 3) and the
-//! numbers of ICMP's echo (RFC 792, RFC 4443). For whoever measures round trips by packets that
-//! pass.
+//! What a packet carries that its receiver sends back: the time stamps of TCP (RFC 7323, 3), the
+//! sequence numbers of its data (RFC 9293), and the numbers of ICMP's echo (RFC 792, RFC 4443). For
+//! whoever measures round trips by packets that pass.
 
 use core::net::IpAddr;
 
@@ -26,6 +26,13 @@ pub struct Stamps {
     pub own: Option<u32>,
     /// What its sender echoes.
     pub echo: Option<u32>,
+    /// Bytes of data of TCP.
+    pub data: u32,
+    /// The sequence number after the last of them, which its receiver acknowledges; `None`: it has
+    /// none.
+    pub end: Option<u32>,
+    /// The sequence number up to which its sender has received everything.
+    pub acknowledged: Option<u32>,
 }
 
 impl Stamps {
@@ -81,7 +88,13 @@ impl Stamps {
     fn of_tcp(headers: &Headers, tcp: &[u8]) -> Option<Self> {
         const ACK: u8 = 0x10;
         let (fixed, _) = tcp.split_first_chunk::<TCP_HEADER>()?;
-        let mut options = tcp.get(TCP_HEADER..usize::from(fixed[12] >> 4) * 4)?;
+        let header = usize::from(fixed[12] >> 4) * 4;
+        let mut options = tcp.get(TCP_HEADER..header)?;
+        let before = u32::from(headers.l4 - headers.l3) + header as u32;
+        let data = headers.ip_len.saturating_sub(before);
+        let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| fixed[at + byte]));
+        let end = (data > 0).then(|| number(4).wrapping_add(data));
+        let is_ack = fixed[13] & ACK != 0;
         for _ in 0..MOST_OPTIONS {
             let length = match options {
                 [] | [0, ..] => return None,
@@ -90,8 +103,15 @@ impl Stamps {
                     let own = u32::from_be_bytes([*own0, *own1, *own2, *own3]);
                     let echo = u32::from_be_bytes([*echo0, *echo1, *echo2, *echo3]);
                     // Without ACK the field is not valid (RFC 7323, 3.2).
-                    let echo = (fixed[13] & ACK != 0).then_some(echo);
-                    return Some(Self { flow: headers.flow, own: Some(own), echo });
+                    let (echo, acknowledged) = (is_ack.then_some(echo), is_ack.then(|| number(8)));
+                    return Some(Self {
+                        flow: headers.flow,
+                        own: Some(own),
+                        echo,
+                        data,
+                        end,
+                        acknowledged,
+                    });
                 }
                 [_, length, ..] => usize::from(*length).max(2),
                 [_] => return None,
@@ -110,7 +130,7 @@ impl Stamps {
             _ => return None,
         };
         let flow = FlowKey { source_port: 0, destination_port: 0, ..headers.flow };
-        Some(Self { flow, own, echo })
+        Some(Self { flow, own, echo, data: 0, end: None, acknowledged: None })
     }
 }
 
@@ -136,6 +156,12 @@ mod tests {
             let frame = tcp(&[before, &stamps].concat(), true);
             let found = Stamps::of(&frame).unwrap();
             assert_eq!((found.own, found.echo), (Some(256), Some(512)), "{before:?}");
+            // Three bytes from number 1 on.
+            assert_eq!(
+                (found.data, found.end, found.acknowledged),
+                (3, Some(4), Some(7)),
+                "{before:?}"
+            );
             assert_eq!((found.flow.source_port, found.flow.destination_port), (5_000, 80));
             for cut in 0..frame.len() - 3 {
                 // Whatever is cut, nothing is read that is not there.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::error::PortError;
+use crate::parcel::Parcel;
 use crate::sys::new_fd;
 
 const MAP_CREATE: libc::c_int = 0;
@@ -11,6 +12,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
 const LINK_DETACH: libc::c_int = 34;
 
 /// Map types of the kernel.
@@ -125,6 +127,17 @@ impl Map {
         bpf(MAP_DELETE, &mut attributes).map(drop)
     }
 
+    /// Puts it into a parcel for another process.
+    pub(crate) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.put_file(self.fd.as_fd())
+    }
+
+    /// The map of another process, of keys and values of these sizes.
+    pub(crate) fn adopt(key: u32, value: u32, parcel: &mut Parcel) -> Result<Self, PortError> {
+        let fd = parcel.take_file()?;
+        Ok(Self { fd, key: key as usize, value: value as usize })
+    }
+
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -187,8 +200,7 @@ impl Program {
         attributes[0] = pair(self.fd.as_raw_fd() as u32, ifindex);
         attributes[1] = pair(to as u32, flags);
         let fd = new_fd(bpf(LINK_CREATE, &mut attributes)?)?;
-        // What a limit on descriptors refuses is only sooner or later.
-        Ok(Link { fd: rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_CLOSED).unwrap_or(fd) })
+        Ok(Link::at_end(fd))
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -204,6 +216,40 @@ const FIRST_CLOSED: i32 = 960;
 #[derive(Debug)]
 pub(crate) struct Link {
     fd: OwnedFd,
+}
+
+impl Link {
+    /// What a limit on descriptors refuses is only sooner or later.
+    fn at_end(fd: OwnedFd) -> Self {
+        Self { fd: rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_CLOSED).unwrap_or(fd) }
+    }
+
+    /// Puts it into a parcel for another process. Whoever does must not drop it afterwards, which
+    /// would detach the program: [`std::mem::forget`].
+    pub(crate) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.put_file(self.fd.as_fd())
+    }
+
+    /// The link of another process.
+    pub(crate) fn adopt(parcel: &mut Parcel) -> Result<Self, PortError> {
+        parcel.take_file().map(Self::at_end)
+    }
+
+    /// The same, with another program in the place of that which it has: no frame sees both, or
+    /// none.
+    pub(crate) fn adopt_for(parcel: &mut Parcel, program: &Program) -> Result<Self, PortError> {
+        let link = Self::adopt(parcel)?;
+        link.update(program)?;
+        Ok(link)
+    }
+
+    fn update(&self, program: &Program) -> Result<(), PortError> {
+        let mut attributes: Attributes = [0; 18];
+        attributes[0] = pair(self.fd.as_raw_fd() as u32, program.fd.as_raw_fd() as u32);
+        bpf(LINK_UPDATE, &mut attributes)
+            .map(drop)
+            .map_err(|error| PortError::from_io("replacing the program of another process", error))
+    }
 }
 
 impl Drop for Link {
@@ -284,6 +330,11 @@ impl Assembler {
     /// `dst = value`, sign-extended
     pub(crate) fn set(&mut self, dst: Reg, value: i32) -> &mut Self {
         self.emit(0xb7, dst, 0, 0, value)
+    }
+
+    /// `dst = value`, 64 bits
+    pub(crate) fn set_wide(&mut self, dst: Reg, value: i64) -> &mut Self {
+        self.emit(0x18, dst, 0, 0, value as i32).emit(0, Reg(0), 0, 0, (value >> 32) as i32)
     }
 
     /// `dst += value`

@@ -107,6 +107,28 @@ pub(crate) fn addressed_to(asm: &mut Assembler, station: &Map, load: i32, otherw
     asm.jump_if_register(r2, If::NotEqual, r3, otherwise);
 }
 
+/// Goes to `found` if the frame has the tag of this VLAN (0: none) and this Ethertype or the one
+/// after it; else on. The program's argument is in register 6.
+pub(crate) fn protocol(asm: &mut Assembler, vlan: u16, ethertype: u16, load: i32, found: Label) {
+    let r2 = Reg(2);
+    let other = asm.label();
+    let mut at = 12;
+    if vlan > 0 {
+        fetch_at(asm, load, at, TYPE, 4, other);
+        asm.load(Width::B2, r2, FP, TYPE);
+        asm.jump_if(r2, If::NotEqual, half([0x81, 0x00]), other);
+        asm.load(Width::B2, r2, FP, TYPE + 2).and(r2, half([0x0f, 0xff]));
+        asm.jump_if(r2, If::NotEqual, half(vlan.to_be_bytes()), other);
+        at += 4;
+    }
+    fetch_at(asm, load, at, TYPE, 2, other);
+    asm.load(Width::B2, r2, FP, TYPE);
+    for kind in [ethertype, ethertype.wrapping_add(1)] {
+        asm.jump_if(r2, If::Equal, half(kind.to_be_bytes()), found);
+    }
+    asm.place(other);
+}
+
 /// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`.
 /// The program's argument is in register 6; 7 is used.
 pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: Label) {

@@ -38,6 +38,9 @@ pub enum PortError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// What another process has passed on is not what is expected, or this cannot be passed on.
+    #[error("it cannot go on in another process: {0}")]
+    NotPassed(&'static str),
     /// A setting is outside its range.
     #[error("{knob} = {value} is out of range {range}")]
     OutOfRange {
@@ -205,9 +208,8 @@ pub enum PortError {
     /// The interface is a member of one that takes what it receives.
     #[error(
         "interface {interface} is a member of the {kind} {master}, which takes what comes in \
-         before the kernel routes it: attach {master}, or, for a bridge, \
-         set attach = \"bridge\" for two \
-         of its members"
+         before the kernel routes it: take it out (`ip link set {interface} nomaster`), or attach \
+         {master}, or, for a bridge, set attach = \"bridge\" for two of its members"
     )]
     Member {
         /// The interface.

@@ -17,7 +17,7 @@ use evenkeel_core::Nanos;
 use crate::bpf::{Assembler, If, Label, MMAPABLE, Map, MapKind, Reg, Width};
 use crate::error::PortError;
 use crate::mapping::Mapping;
-use crate::sys::{keeper, monotonic_now};
+use crate::sys::{ahead_of_the_kernel, keeper, monotonic_now};
 
 /// The most workers that a heartbeat has room for.
 pub const MAX_WORKERS: usize = 64;
@@ -33,6 +33,16 @@ const SIZE: usize = STRIDE * MAX_WORKERS;
 /// costs next to nothing.
 pub(crate) const KTIME_GET_NS: i32 = 5;
 pub(crate) const KTIME_GET_COARSE_NS: i32 = 160;
+
+/// Register 0 becomes the time as this process reads it, by one of the helpers above. Registers 1
+/// to 5 are lost.
+pub(crate) fn read_clock(asm: &mut Assembler, helper: i32) {
+    asm.call(helper);
+    let ahead = ahead_of_the_kernel();
+    if ahead != 0 {
+        asm.set_wide(Reg(5), ahead).add_register(Reg(0), Reg(5));
+    }
+}
 
 /// What the workers of a router share with their programs.
 #[derive(Debug)]
@@ -100,7 +110,8 @@ impl Heartbeat {
 
     /// Since when, for the programs at the ingress of the stack, a worker is silent; in the future
     /// while none is. Workers that run have the first words; all are silent before the first runs.
-    fn silent_since(&self) -> Nanos {
+    #[must_use]
+    pub fn silent_since(&self) -> Nanos {
         let beats = (0..MAX_WORKERS).map(|worker| self.word(worker).load(Ordering::Acquire));
         let oldest = beats.take_while(|beat| *beat > 0).min().unwrap_or(0);
         Nanos(oldest).saturating_add(self.limit)
@@ -122,7 +133,8 @@ impl Heartbeat {
     pub(crate) fn all_beat(&self, asm: &mut Assembler, clock: i32, stale: Label) {
         let (r0, r1, r2, r3) = (Reg(0), Reg(1), Reg(2), Reg(3));
         let fresh = asm.label();
-        asm.call(clock).map_value(r1, &self.map);
+        read_clock(asm, clock);
+        asm.map_value(r1, &self.map);
         for worker in 0..MAX_WORKERS {
             let nobody = if worker == 0 { stale } else { fresh };
             asm.load(Width::B8, r2, r1, (worker * STRIDE) as i16);
@@ -145,7 +157,8 @@ impl Heartbeat {
             asm.copy(place, queue).modulo(place, workers as i32).and(place, MAX_WORKERS as i32 - 1);
             asm.shift_left(place, STRIDE.ilog2() as i32);
         }
-        asm.call(KTIME_GET_COARSE_NS).map_value(r1, &self.map).add_register(r1, place);
+        read_clock(asm, KTIME_GET_COARSE_NS);
+        asm.map_value(r1, &self.map).add_register(r1, place);
         asm.load(Width::B8, r2, r1, 0).subtract(r0, r2);
         asm.jump_if(r0, If::GreaterSigned, self.limit.0 as i32, stale);
     }

@@ -31,6 +31,7 @@ pub mod inline;
 pub mod lose;
 pub mod memory;
 pub mod offload;
+pub mod parcel;
 pub mod pcap;
 pub mod pool;
 pub mod port;

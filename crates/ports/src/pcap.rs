@@ -9,7 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use evenkeel_core::{Nanos, Reason};
-use pcap_file::DataLink;
+pub use pcap_file::DataLink;
+use pcap_file::TsResolution;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -33,13 +34,71 @@ enum Reader {
     PcapNg(PcapNgReader<BufReader<File>>),
 }
 
-/// The frame that arrives next.
-struct Next {
-    bytes: Vec<u8>,
-    /// It was longer when it was captured.
-    cut: bool,
+/// A capture file, pcap or pcapng, packet by packet, whatever they were captured from.
+pub struct Capture {
+    name: String,
+    reader: Reader,
+}
+
+impl std::fmt::Debug for Capture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Capture").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A packet of a capture file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Captured {
+    /// What begins it.
+    pub link: DataLink,
+    /// What was kept of it.
+    pub bytes: Vec<u8>,
+    /// How long it was when it was captured, bytes.
+    pub original: u32,
     /// Since 1970.
-    stamp: Nanos,
+    pub stamp: Nanos,
+}
+
+impl Captured {
+    /// Whether it was longer when it was captured.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.original as usize > self.bytes.len()
+    }
+}
+
+impl Capture {
+    /// Opens a file, of whichever of the two formats.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not a capture.
+    pub fn open(path: &Path) -> Result<Self, PortError> {
+        let name = path.display().to_string();
+        let io = |error| PortError::from_io(format!("reading {name}"), error);
+        let bad = |what: BadCapture| PortError::Capture { file: name.clone(), what };
+        let mut file = File::open(path).map_err(io)?;
+        let mut magic = [0; 4];
+        if let Err(error) = file.read_exact(&mut magic) {
+            return Err(bad(BadCapture::TooShort(error)));
+        }
+        file.rewind().map_err(io)?;
+        let file = BufReader::new(file);
+        let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+            Reader::PcapNg(PcapNgReader::new(file).map_err(|error| bad(error.into()))?)
+        } else {
+            Reader::Pcap(PcapReader::new(file).map_err(|error| bad(error.into()))?)
+        };
+        Ok(Self { name, reader })
+    }
+
+    /// The next packet; `None` at the end.
+    ///
+    /// # Errors
+    /// The file is broken from here on.
+    pub fn read(&mut self) -> Result<Option<Captured>, PortError> {
+        let read = self.reader.read();
+        read.map_err(|what| PortError::Capture { file: self.name.clone(), what })
+    }
 }
 
 /// Reads a pcap or pcapng file of Ethernet frames, one frame ahead, so that a file larger than the
@@ -49,9 +108,9 @@ struct Next {
 /// turns out to be malformed ends there: [`PcapReadPort::error`] tells.
 pub struct PcapReadPort {
     name: String,
-    reader: Reader,
+    capture: Capture,
     pace: Pace,
-    next: Option<Next>,
+    next: Option<Captured>,
     /// The time of the first call, and the stamp of the first frame.
     origin: Option<(Nanos, Nanos)>,
     error: Option<PortError>,
@@ -70,29 +129,13 @@ impl PcapReadPort {
     /// # Errors
     /// It cannot be read, is not a capture, or holds frames of another kind than Ethernet.
     pub fn open(path: &Path, pace: Pace) -> Result<Self, PortError> {
-        let name = path.display().to_string();
-        let io = |error| PortError::from_io(format!("reading {name}"), error);
-        let bad = |what: BadCapture| PortError::Capture { file: name.clone(), what };
-        let mut file = File::open(path).map_err(io)?;
-        let mut magic = [0; 4];
-        if let Err(error) = file.read_exact(&mut magic) {
-            return Err(bad(BadCapture::TooShort(error)));
+        let capture = Capture::open(path)?;
+        if let Reader::Pcap(reader) = &capture.reader {
+            ethernet(&capture.name, reader.header().datalink)?;
         }
-        file.rewind().map_err(io)?;
-        let file = BufReader::new(file);
-        let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-            Reader::PcapNg(PcapNgReader::new(file).map_err(|error| bad(error.into()))?)
-        } else {
-            let reader = PcapReader::new(file).map_err(|error| bad(error.into()))?;
-            let kind = reader.header().datalink;
-            if kind != DataLink::ETHERNET {
-                return Err(bad(BadCapture::NotEthernet(kind)));
-            }
-            Reader::Pcap(reader)
-        };
         let mut port = Self {
-            name,
-            reader,
+            name: capture.name.clone(),
+            capture,
             pace,
             next: None,
             origin: None,
@@ -125,13 +168,14 @@ impl PcapReadPort {
     }
 
     fn advance(&mut self) {
-        self.next = match self.reader.read() {
-            Ok(next) => next,
-            Err(what) => {
-                self.error = Some(PortError::Capture { file: self.name.clone(), what });
-                None
-            }
-        };
+        let read = self.capture.read().and_then(|next| match next {
+            Some(next) => ethernet(&self.name, next.link).map(|()| Some(next)),
+            None => Ok(None),
+        });
+        self.next = read.unwrap_or_else(|error| {
+            self.error = Some(error);
+            None
+        });
     }
 
     /// When the next frame arrives, if it is not to come as fast as possible.
@@ -145,18 +189,38 @@ impl PcapReadPort {
     }
 }
 
+/// Refuses what is not Ethernet.
+fn ethernet(file: &str, link: DataLink) -> Result<(), PortError> {
+    if link == DataLink::ETHERNET {
+        return Ok(());
+    }
+    Err(PortError::Capture { file: file.to_owned(), what: BadCapture::NotEthernet(link) })
+}
+
 impl Reader {
-    fn read(&mut self) -> Result<Option<Next>, BadCapture> {
+    fn read(&mut self) -> Result<Option<Captured>, BadCapture> {
         match self {
-            Self::Pcap(reader) => match reader.next_packet() {
-                None => Ok(None),
-                Some(Err(error)) => Err(error.into()),
-                Some(Ok(packet)) => Ok(Some(Next {
-                    cut: packet.orig_len as usize > packet.data.len(),
-                    stamp: Nanos(u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX)),
-                    bytes: packet.data.into_owned(),
-                })),
-            },
+            // Raw: the library refuses packets that were cut when they were captured.
+            Self::Pcap(reader) => {
+                let header = reader.header();
+                match reader.next_raw_packet() {
+                    None => Ok(None),
+                    Some(Err(error)) => Err(error.into()),
+                    Some(Ok(packet)) => {
+                        let unit = match header.ts_resolution {
+                            TsResolution::MicroSecond => 1_000,
+                            TsResolution::NanoSecond => 1,
+                        };
+                        let seconds = u64::from(packet.ts_sec) * 1_000_000_000;
+                        Ok(Some(Captured {
+                            link: header.datalink,
+                            original: packet.orig_len,
+                            stamp: Nanos(seconds + u64::from(packet.ts_frac) * unit),
+                            bytes: packet.data.into_owned(),
+                        }))
+                    }
+                }
+            }
             Self::PcapNg(reader) => loop {
                 let (interface, ticks, original, bytes) = match reader.next_block() {
                     None => return Ok(None),
@@ -176,15 +240,13 @@ impl Reader {
                 let Some(interface) = reader.interfaces().get(interface) else {
                     return Err(BadCapture::UnknownInterface(interface));
                 };
-                if interface.linktype != DataLink::ETHERNET {
-                    return Err(BadCapture::NotEthernet(interface.linktype));
-                }
+                let link = interface.linktype;
                 let resolution = interface.options.iter().find_map(|option| match option {
                     InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
                     _ => None,
                 });
                 let stamp = nanos(ticks, resolution.unwrap_or(6));
-                return Ok(Some(Next { cut: original as usize > bytes.len(), stamp, bytes }));
+                return Ok(Some(Captured { link, bytes, original, stamp }));
             },
         }
     }
@@ -226,7 +288,7 @@ impl Port for PcapReadPort {
             let Some(due) = self.due().filter(|due| *due <= now) else { break };
             let arrival = if self.pace == Pace::Captured { due } else { now };
             let Some(next) = &self.next else { break };
-            if next.cut {
+            if next.is_cut() {
                 self.counters.drop_one(Reason::Truncated);
             } else if next.bytes.len() > pool.max_frame() {
                 self.counters.drop_one(Reason::FrameTooLong);

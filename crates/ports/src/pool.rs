@@ -8,6 +8,9 @@
 //! Taking and releasing a buffer is O(1) and allocates nothing; the buffer released last is taken
 //! first, because it is the one still in the cache.
 
+mod passed;
+
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -112,6 +115,8 @@ struct Region {
     memory: Arc<Mapping>,
     /// Bytes used; the mapping has at least one.
     length: usize,
+    /// By which another process can map it.
+    file: Option<Arc<OwnedFd>>,
 }
 
 impl Region {
@@ -122,7 +127,7 @@ impl Region {
                     .expect("less than half the address space"),
             )
         });
-        Self { memory: Arc::new(memory), length }
+        Self { memory: Arc::new(memory), length, file: None }
     }
 
     fn slice(&self, start: usize, length: usize) -> &[u8] {
@@ -188,6 +193,7 @@ pub struct Umem {
     memory: Arc<Mapping>,
     length: usize,
     buffer: usize,
+    file: Option<Arc<OwnedFd>>,
 }
 
 impl Umem {
@@ -260,13 +266,17 @@ impl FramePool {
     /// more.
     #[must_use]
     pub fn with_buffer_size(buffers: usize, buffer: usize) -> Self {
+        Self::over(Region::of, buffers, buffer)
+    }
+
+    fn over(region: impl FnOnce(usize) -> Region, buffers: usize, buffer: usize) -> Self {
         assert!((MIN_BUFFER..=MAX_BUFFER).contains(&buffer), "buffer size {buffer} out of range");
         let row = SUPER_FRAME.div_ceil(buffer);
         let all = with_rows(buffers, buffer);
         let end = u32::try_from(all).expect("fewer than 2^32 buffers");
         let last = buffers as u32;
         Self {
-            region: Region::of(all * buffer),
+            region: region(all * buffer),
             free: (0..last).rev().collect(),
             free_rows: (last..end).step_by(row).rev().collect(),
             buffer,
@@ -316,6 +326,11 @@ impl FramePool {
     /// Touches every page of the buffers of single frames, so that no later access has to wait for
     /// the kernel to provide one.
     pub fn prefault(&mut self) {
+        if self.region.file.is_some() {
+            self.region.memory.populate(self.buffers * self.buffer);
+            self.region.memory.gather(self.buffers * self.buffer);
+            return;
+        }
         for page in (0..self.buffers * self.buffer).step_by(4096) {
             let byte = &mut self.region.slice_mut(page, 1)[0];
             // The compiler may not drop a volatile-like round trip through black_box.
@@ -370,27 +385,6 @@ impl FramePool {
     pub(crate) fn description(&self, frame: &Frame) -> Option<&[u8; DESCRIPTION]> {
         let at = self.start(frame) - usize::from(frame.offset);
         frame.described.then(|| self.region.slice(at, DESCRIPTION).first_chunk())?
-    }
-
-    /// A frame of another pool, copied into this one, with all that is known of it; `None` if there
-    /// is no room for it.
-    pub fn copy_from(&mut self, other: &Self, frame: &Frame) -> Option<Frame> {
-        let mut copy = if other.is_super(frame) {
-            self.alloc_super(frame.len(), frame.segments, frame.headers)?
-        } else {
-            let mut copy = self.alloc()?;
-            if self.extend(&mut copy, frame.len()).is_none() {
-                self.release(copy);
-                return None;
-            }
-            copy
-        };
-        self.bytes_mut(&copy).copy_from_slice(other.bytes(frame));
-        copy.partial_checksum = frame.partial_checksum;
-        if let Some(header) = other.description(frame) {
-            self.describe(&mut copy, *header);
-        }
-        Some(copy)
     }
 
     /// A frame that holds a copy of `bytes`; `None` if no buffer is free or if `bytes` does not
@@ -532,6 +526,7 @@ impl FramePool {
             memory: Arc::clone(&self.region.memory),
             length: self.buffers * self.buffer,
             buffer: self.buffer,
+            file: self.region.file.clone(),
         }
     }
 

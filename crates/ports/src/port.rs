@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use evenkeel_core::{Nanos, Reason};
 
 use crate::error::PortError;
+use crate::parcel::Parcel;
 use crate::pool::{Frame, FramePool};
 
 /// A frame as it was received.
@@ -248,6 +249,10 @@ port! {
         /// are, if what the kernel says of them [is kept](Frame::is_described) with them.
         fn takes_whole(&self) -> bool = false;
 
+        /// How many frames it has taken from the kernel and not handed over yet; of the last one
+        /// segments may be left. The next bursts of at most so many take no others.
+        fn held(&self) -> usize = 0;
+
         /// Whether the kernel can be given packets that it is to forward itself.
         fn hands_over(&self) -> bool = false;
 
@@ -328,6 +333,17 @@ port! {
         /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be
         /// opened.
         fn reopen(&mut self) -> Result<bool, PortError> = Ok(false);
+
+        /// Puts into a parcel what another process needs to go on exchanging frames where this port
+        /// stops: its sockets, and how far their rings are. From then on this port must not be
+        /// used, unless the other process never does.
+        ///
+        /// # Errors
+        /// It cannot be passed on.
+        fn pass_on(&mut self, parcel: &mut Parcel) -> Result<(), PortError> = {
+            let _ = parcel;
+            Err(PortError::NotPassed("a port of this kind has nothing to pass on"))
+        };
 
         /// From now on no frame is received any more, as far as the kernel can be told: what it has
         /// handed over already can still be fetched. For a port that is about to be closed.

@@ -86,6 +86,67 @@ pub fn group(reports: Vec<Report>) -> (Vec<Comparison>, Vec<Report>) {
     (comparisons, alone)
 }
 
+/// Puts results beside each other as they were given, under a heading: for each name its results,
+/// each of which has been read from a folder of that name. What differs in scenario, mechanism or
+/// world, or is one of several runs of a result, is a run of its own, with a label that says so.
+#[must_use]
+pub fn beside(title: &str, named: Vec<(String, Vec<Report>)>) -> Comparison {
+    let mut worlds: Vec<WorldResults> = Vec::new();
+    for (name, reports) in named {
+        let parts: Vec<(Vec<String>, Report)> = reports.into_iter().flat_map(each_run).collect();
+        // Only what tells them apart stands in the label.
+        let differs: Vec<bool> = (0..PARTS)
+            .map(|part| parts.iter().any(|(of, _)| of[part] != parts[0].0[part]))
+            .collect();
+        for (of, mut report) in parts {
+            let told = of.iter().zip(&differs).filter(|(text, told)| **told && !text.is_empty());
+            let told: Vec<&str> = told.map(|(text, _)| text.as_str()).collect();
+            let label =
+                if told.is_empty() { name.clone() } else { format!("{name}: {}", told.join(", ")) };
+            for run in &mut report.runs {
+                run.name.clone_from(&label);
+            }
+            match worlds.iter_mut().find(|world| world.label == label) {
+                Some(world) => world.results.push(report),
+                None => {
+                    let world = report.runs.first().map(|run| run.world.clone());
+                    worlds.push(WorldResults {
+                        label,
+                        world: world.unwrap_or_default(),
+                        time_scale: report.time_scale,
+                        results: vec![report],
+                    });
+                }
+            }
+        }
+    }
+    Comparison { name: title.to_owned(), without: None, worlds }
+}
+
+/// How many parts a label has.
+const PARTS: usize = 5;
+
+/// A result for each run of a result, and what may tell it from others.
+fn each_run(report: Report) -> Vec<(Vec<String>, Report)> {
+    let of_run = |run: &Run| {
+        let without = report.without.as_ref().map(|name| format!("without {name}"));
+        let scaled = (report.time_scale - 1.0).abs() > 1e-9;
+        let scale = scaled.then(|| format!("times × {}", report.time_scale));
+        let label: [String; PARTS] = [
+            report.name.clone(),
+            run.name.clone(),
+            without.unwrap_or_default(),
+            run.world.clone(),
+            scale.unwrap_or_default(),
+        ];
+        let of_it = report.judgements.iter().filter(|judgement| judgement.run == run.name);
+        let judgements = of_it.cloned().collect();
+        let alone = Report { runs: vec![run.clone()], judgements, ..report.clone() };
+        (label.to_vec(), alone)
+    };
+    report.runs.iter().map(of_run).collect()
+}
+
 /// A quantity over time: at the middle of each window, in unscaled seconds, the estimate over all
 /// seeds.
 pub(crate) type Curve = Vec<(f64, Option<Estimate>)>;
@@ -285,5 +346,25 @@ mod tests {
             ["x", "x-without-a-ring"]
         );
         assert_eq!(alone.len(), 1);
+    }
+
+    #[test]
+    fn results_stand_beside_each_other_by_what_tells_them_apart() {
+        let named = vec![
+            ("fifo".to_owned(), vec![result("sim", 1, 1.0, 1), result("sim", 2, 1.0, 3)]),
+            ("wfq".to_owned(), vec![result("sim", 1, 1.0, 2), result("lab", 1, 1.0, 2)]),
+        ];
+        let comparison = beside("Two", named);
+        let told: Vec<_> =
+            comparison.worlds.iter().map(|w| (w.label.as_str(), w.results.len())).collect();
+        assert_eq!(told, [("fifo", 2), ("wfq: sim", 1), ("wfq: lab", 1)]);
+        let page = crate::html::beside(&comparison, &["samples.csv".to_owned()]);
+        for text in ["fifo", "wfq: lab", "CDF", "95 % confidence", "href=\"samples.csv\""] {
+            assert!(page.contains(text), "{text}");
+        }
+        // A run alone is a comparison of one.
+        let one = beside("One", vec![("a".to_owned(), vec![result("sim", 1, 1.0, 1)])]);
+        assert_eq!(one.worlds.len(), 1);
+        assert!(!crate::html::beside(&one, &[]).contains("95 % confidence"));
     }
 }

@@ -293,7 +293,7 @@ pub fn flows<'r>() -> Vec<Column<FlowOf<'r>>> {
             "payload delivered, each byte once";
         goodput_bps: Number(1) |(.., f)| f.goodput_bps(), "bit/s",
             "delivered payload over its time (RFC 2647)";
-        sent_packets: Whole |(.., f)| Some(f.sent_packets), "packets",
+        sent_packets: Whole |(.., f)| f.sent_packets, "packets",
             "packets with payload sent, those sent again included";
         lost_packets: Whole |(.., f)| Some(f.lost_packets), "packets",
             "with UDP: packets that had not arrived at the end; with TCP: segments sent again";

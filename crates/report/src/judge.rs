@@ -29,6 +29,8 @@ pub enum Verdict {
     FailsWithout,
     /// With its mechanism switched off it still holds: the mechanism is not what makes it hold.
     HoldsWithout,
+    /// With its mechanism switched off it cannot be measured, as the scenario says.
+    UnmeasuredWithout,
 }
 
 impl Verdict {
@@ -51,6 +53,7 @@ impl Verdict {
             Self::OtherWorld => "not for this world",
             Self::FailsWithout => "fails without its mechanism, as it must",
             Self::HoldsWithout => "still holds without its mechanism",
+            Self::UnmeasuredWithout => "not to be measured without its mechanism, as documented",
         }
     }
 
@@ -67,6 +70,7 @@ impl Verdict {
             Self::OtherWorld => "other_world",
             Self::FailsWithout => "fails_without",
             Self::HoldsWithout => "holds_without",
+            Self::UnmeasuredWithout => "unmeasured_without",
         }
     }
 
@@ -171,14 +175,17 @@ impl PublishedValue {
 #[must_use]
 pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
     let without = scenario.without.as_deref();
-    let must_fail = without
-        .and_then(|name| scenario.ablations.iter().find(|a| a.name == name))
-        .map_or(&[][..], |ablation| &ablation.fails);
+    let ablation = without.and_then(|name| scenario.ablations.iter().find(|a| a.name == name));
+    let (must_fail, unmeasured) =
+        ablation.map_or((&[][..], &[][..]), |ablation| (&*ablation.fails, &*ablation.unmeasured));
     let stats = run.step_stats();
     scenario
         .expectations
         .iter()
-        .filter(|e| without.is_none() || must_fail.contains(&e.name))
+        .filter(|e| {
+            let named = must_fail.contains(&e.name) || unmeasured.contains(&e.name);
+            without.is_none() || named
+        })
         .map(|expectation| {
             let mut judgement = Judgement {
                 run: run.name.clone(),
@@ -188,7 +195,7 @@ pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
                 measured: Vec::new(),
                 published: expectation
                     .expr
-                    .compared(&Measured(&stats))
+                    .compared(&Measured(&stats, run))
                     .into_iter()
                     .map(PublishedValue::of)
                     .collect(),
@@ -196,9 +203,12 @@ pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
                 note: expectation.note.clone(),
             };
             if expectation.worlds.contains(&world) {
-                let evaluation = expectation.expr.eval(&Measured(&stats));
+                let evaluation = expectation.expr.eval(&Measured(&stats, run));
                 judgement.verdict =
                     Verdict::of(evaluation.holds, expectation.reproduced, without.is_some());
+                if evaluation.holds.is_none() && unmeasured.contains(&expectation.name) {
+                    judgement.verdict = Verdict::UnmeasuredWithout;
+                }
                 if evaluation.holds.is_none() {
                     judgement.note =
                         [judgement.note.as_str(), &evaluation.text].join(" ").trim().to_owned();

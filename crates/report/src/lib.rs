@@ -7,6 +7,9 @@
 //! made. It does not know which world made the samples.
 #![forbid(unsafe_code)]
 
+pub mod again;
+pub mod archive;
+pub mod bootstrap;
 pub mod columns;
 pub mod compare;
 pub mod confidence;
@@ -16,8 +19,10 @@ pub mod cycles;
 pub mod fields;
 #[cfg(test)]
 mod fixture;
+pub mod flow_stats;
 pub mod html;
 pub mod judge;
+pub mod margins;
 pub mod numbers;
 pub mod run;
 pub mod saved;

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 
 use evenkeel_core::counters;
 use evenkeel_core::measure::ClassCounters;
+use evenkeel_scenario::FlowMetric;
 use serde::{Deserialize, Serialize};
 
 /// One run of one scenario in one world: everything the report needs to know.
@@ -149,11 +150,11 @@ pub struct FlowRow {
     pub asked_bytes: Option<u64>,
     /// Payload delivered, each byte once.
     pub delivered_bytes: u64,
-    /// Packets with payload sent, those sent again included.
-    pub sent_packets: u64,
+    /// Packets with payload sent, those sent again included; `None` where nobody told.
+    pub sent_packets: Option<u64>,
     /// With UDP: packets that had not arrived at the end of the run; with TCP: segments sent again.
     pub lost_packets: u64,
-    /// Retransmission time-outs; `None` with UDP.
+    /// Retransmission time-outs; `None` with UDP, and where nobody told.
     pub timeouts: Option<u64>,
 }
 
@@ -170,6 +171,25 @@ impl FlowRow {
     pub fn goodput_bps(&self) -> Option<f64> {
         let seconds = self.until_s - self.start_s;
         (seconds > 0.0).then(|| self.delivered_bytes as f64 * 8.0 / seconds)
+    }
+
+    /// What expectations ask of it, in the units of theirs: infinite is the completion time of a
+    /// flow that was not done; `None`: it has no such number.
+    #[must_use]
+    pub fn value(&self, metric: FlowMetric) -> Option<f64> {
+        match metric {
+            FlowMetric::Fct => {
+                self.asked_bytes?;
+                Some(self.completion_s().map_or(f64::INFINITY, |seconds| seconds * 1e6))
+            }
+            FlowMetric::Goodput => self.goodput_bps(),
+            FlowMetric::Bytes => Some(self.delivered_bytes as f64),
+            FlowMetric::Loss => {
+                let sent = self.sent_packets.filter(|sent| *sent > 0)?;
+                Some(self.lost_packets as f64 / sent as f64)
+            }
+            FlowMetric::Timeouts => self.timeouts.map(|timeouts| timeouts as f64),
+        }
     }
 }
 

@@ -78,23 +78,31 @@ pub fn load(path: &Path) -> Result<Report, LoadError> {
 pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Report>, LoadError> {
     let mut reports = Vec::new();
     for path in paths {
-        let mut files = Vec::new();
-        find(path, &mut files).map_err(|error| LoadError {
-            path: path.clone(),
-            what: format!("cannot read: {error}"),
-        })?;
-        files.sort();
-        if files.is_empty() {
-            let what = format!(
-                "holds no {FILE}: give a folder that `evenkeel sim` or `evenkeel lab` has written"
-            );
-            return Err(LoadError { path: path.clone(), what });
-        }
-        for file in files {
+        for file in files(path)? {
             reports.push(load(&file)?);
         }
     }
     Ok(reports)
+}
+
+/// The files of all results in or below a folder, in order of their paths.
+///
+/// # Errors
+/// It is not there, or holds none.
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let mut files = Vec::new();
+    find(path, &mut files).map_err(|error| LoadError {
+        path: path.to_owned(),
+        what: format!("cannot read: {error}"),
+    })?;
+    files.sort();
+    if files.is_empty() {
+        let what = format!(
+            "holds no {FILE}: give a folder that `evenkeel sim` or `evenkeel lab` has written"
+        );
+        return Err(LoadError { path: path.to_owned(), what });
+    }
+    Ok(files)
 }
 
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
@@ -142,7 +150,9 @@ pub(crate) mod terms {
         deserializer: D,
     ) -> Result<Vec<Term>, D::Error> {
         let known = |unit: &str| {
-            Metric::all().map(Metric::unit).find(|known| *known == unit).unwrap_or_default()
+            let of_flows = evenkeel_scenario::FlowMetric::ALL.iter().map(|metric| metric.unit());
+            let known = Metric::all().map(Metric::unit).chain(of_flows);
+            known.into_iter().find(|known| *known == unit).unwrap_or_default()
         };
         let saved = Vec::<Saved>::deserialize(deserializer)?;
         Ok(saved

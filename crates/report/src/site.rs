@@ -65,26 +65,12 @@ pub fn write(
     drawings: &[Drawing],
     title: &Title,
 ) -> Result<PathBuf, WriteError> {
-    let put = |name: &str, content: &[u8]| -> Result<PathBuf, WriteError> {
-        let path = folder.join(name);
-        let failed = |source| WriteError { path: path.clone(), source };
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(failed)?;
-        }
-        fs::write(&path, content).map_err(failed)?;
-        Ok(path)
-    };
+    let put = |name: &str, content: &[u8]| put(folder, name, content);
     let (comparisons, alone) = group(reports);
     let mut entries = Vec::new();
     for comparison in &comparisons {
         let slug = comparison.slug();
-        let results: Vec<&Report> = comparison.results().collect();
-        let samples = columns::samples(&results);
-        let mut csv = Vec::new();
-        samples.write_csv(&mut csv).expect("writing to memory does not fail");
-        let data = [format!("{slug}.csv"), format!("{slug}.parquet")];
-        put(&data[0], &csv)?;
-        put(&data[1], &samples.to_parquet())?;
+        let data = put_samples(folder, comparison, &slug)?;
         let file = format!("{slug}.html");
         put(&file, html::comparison(comparison, &data).as_bytes())?;
         entries.push(entry(comparison, file));
@@ -120,6 +106,42 @@ pub fn write(
         });
     }
     put("index.html", html::index(&title.title, &title.intro, &entries).as_bytes())
+}
+
+/// Writes the page on runs beside each other ([`crate::compare::beside`]) and their samples into
+/// `folder`, which is made if it is missing. Returns the page.
+///
+/// # Errors
+/// The file that could not be written, and why.
+pub fn write_beside(folder: &Path, comparison: &Comparison) -> Result<PathBuf, WriteError> {
+    let data = put_samples(folder, comparison, "samples")?;
+    put(folder, "index.html", html::beside(comparison, &data).as_bytes())
+}
+
+fn put(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, WriteError> {
+    let path = folder.join(name);
+    let failed = |source| WriteError { path: path.clone(), source };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    fs::write(&path, content).map_err(failed)?;
+    Ok(path)
+}
+
+/// All samples of a comparison as CSV and Parquet; returns the names of the files.
+fn put_samples(
+    folder: &Path,
+    comparison: &Comparison,
+    name: &str,
+) -> Result<[String; 2], WriteError> {
+    let results: Vec<&Report> = comparison.results().collect();
+    let samples = columns::samples(&results);
+    let mut csv = Vec::new();
+    samples.write_csv(&mut csv).expect("writing to memory does not fail");
+    let data = [format!("{name}.csv"), format!("{name}.parquet")];
+    put(folder, &data[0], &csv)?;
+    put(folder, &data[1], &samples.to_parquet())?;
+    Ok(data)
 }
 
 fn entry(comparison: &Comparison, file: String) -> IndexEntry {

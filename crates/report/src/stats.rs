@@ -6,11 +6,11 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::measure::{Histogram, Tally};
-use evenkeel_scenario::{Metric, Metrics, Subject};
+use evenkeel_scenario::{FlowSet, Metric, Metrics, Subject};
 
 use crate::counted;
 use crate::run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, Run, Sample, StepMark,
+    AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, FlowRow, Run, Sample, StepMark,
 };
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is
@@ -188,13 +188,8 @@ impl Delays {
         if self.count == 0 {
             return None;
         }
-        let mut histogram = Histogram::new();
-        for &(lowest, packets) in &self.buckets {
-            histogram.record_many(Nanos(lowest), packets);
-        }
-        let quantile_us = |q| {
-            histogram.quantile(q).map_or(self.max_ns, |delay| delay.0.min(self.max_ns)) as f64 / 1e3
-        };
+        let histogram = self.histogram();
+        let quantile_us = |q| self.bounded_us(histogram.quantile(q));
         Some(DelayStats {
             mean_us: self.sum_ns as f64 / self.count as f64 / 1e3,
             p50_us: quantile_us(0.5),
@@ -203,9 +198,33 @@ impl Delays {
             count: self.count,
         })
     }
+
+    /// A part `q` of the packets, 0 to 1, took at most this, microseconds.
+    #[must_use]
+    pub fn quantile_us(&self, q: f64) -> f64 {
+        self.bounded_us(self.histogram().quantile(q))
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        for &(lowest, packets) in &self.buckets {
+            histogram.record_many(Nanos(lowest), packets);
+        }
+        histogram
+    }
+
+    fn bounded_us(&self, delay: Option<Nanos>) -> f64 {
+        delay.map_or(self.max_ns, |delay| delay.0.min(self.max_ns)) as f64 / 1e3
+    }
 }
 
 impl Sample {
+    /// Whether it is of this class on this link of this router.
+    #[must_use]
+    pub fn is_of(&self, router: &str, link: &str, class: &str) -> bool {
+        self.router == router && self.link == link && self.class == class
+    }
+
     /// Drops of all reasons.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
@@ -365,9 +384,9 @@ impl LinkStats {
     }
 }
 
-/// Step statistics as expectations read them.
+/// What was measured, as expectations read it: step statistics, and the run whose flows they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a>(pub &'a [StepStats]);
+pub struct Measured<'a>(pub &'a [StepStats], pub &'a Run);
 
 impl Metrics for Measured<'_> {
     fn value(&self, metric: Metric, subject: &Subject, step: usize) -> Option<f64> {
@@ -422,10 +441,28 @@ impl Metrics for Measured<'_> {
             Metric::FairCycles => class.and_then(|c| c.core).map(|c| c.fair_cycles),
         }
     }
+
+    fn flows(&self, set: &FlowSet) -> Option<Vec<f64>> {
+        let Self(_, run) = *self;
+        let of_set = run.flows.iter().filter(|flow| set.traffic.contains(&flow.traffic));
+        // Those of which nobody knows it have no part in it; if that is all of them, it is unknown.
+        of_set.clone().find_map(|flow| flow.value(set.metric))?;
+        let during = |flow: &&FlowRow| match set.step {
+            None => true,
+            Some(step) => {
+                let begins = |step: usize| run.steps.get(step).map(|mark| mark.at_s);
+                begins(step).is_some_and(|at| flow.start_s >= at)
+                    && begins(step + 1).is_none_or(|at| flow.start_s < at)
+            }
+        };
+        Some(of_set.filter(during).filter_map(|flow| flow.value(set.metric)).collect())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_scenario::FlowMetric;
+
     use super::*;
     use crate::fixture;
 
@@ -493,8 +530,9 @@ mod tests {
 
     #[test]
     fn metrics_are_read_by_router_link_class_and_step() {
-        let stats = fixture::two_steps().step_stats();
-        let steps = Measured(&stats);
+        let run = fixture::two_steps();
+        let stats = run.step_stats();
+        let steps = Measured(&stats, &run);
         let subject = |class: Option<&str>, link: &str| Subject {
             router: "r1".to_owned(),
             link: link.to_owned(),
@@ -507,6 +545,40 @@ mod tests {
         assert_eq!(steps.value(Metric::Sent, &subject(Some("class9"), "sink"), 1), None);
         assert_eq!(steps.value(Metric::E2e, &subject(Some("class3"), "sink"), 1), None);
         assert_eq!(steps.value(Metric::Sent, &subject(Some("class3"), "sink"), 2), None);
+    }
+
+    #[test]
+    fn flows_are_those_that_began_in_the_step_and_the_undone_are_the_slowest() {
+        let flow = |traffic: &str, start_s: f64, end_s: Option<f64>| FlowRow {
+            traffic: traffic.to_owned(),
+            start_s,
+            end_s,
+            until_s: end_s.unwrap_or(10.0),
+            asked_bytes: Some(1_000),
+            delivered_bytes: 1_000,
+            ..FlowRow::default()
+        };
+        let mut run = fixture::two_steps();
+        let second = run.steps[1].at_s;
+        run.flows = vec![
+            flow("web", 0.0, Some(0.5)),
+            flow("web", second, Some(second + 0.25)),
+            flow("web", second + 1.0, None),
+            flow("other", 0.0, Some(1.0)),
+        ];
+        let stats = run.step_stats();
+        let of = |metric, step, traffic: &[&str]| {
+            let traffic = traffic.iter().map(|name| (*name).to_owned()).collect();
+            Measured(&stats, &run).flows(&FlowSet { metric, traffic, step })
+        };
+        let fct = FlowMetric::Fct;
+        assert_eq!(of(fct, None, &["web"]), Some(vec![5e5, 2.5e5, f64::INFINITY]));
+        assert_eq!(of(fct, Some(0), &["web", "other"]), Some(vec![5e5, 1e6]));
+        assert_eq!(of(fct, Some(1), &["web"]), Some(vec![2.5e5, f64::INFINITY]));
+        assert_eq!(of(fct, Some(1), &["other"]), Some(vec![]), "followed, but none began");
+        assert_eq!(of(fct, None, &["none"]), None, "nobody followed them");
+        assert_eq!(of(FlowMetric::Timeouts, None, &["web"]), None, "nobody told");
+        assert_eq!(of(FlowMetric::Goodput, None, &["other"]), Some(vec![8_000.0]));
     }
 
     #[test]

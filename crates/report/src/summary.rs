@@ -1,10 +1,12 @@
 //! `summary.json`: per-step statistics and judged expectations for programs.
 //!
 //! Times in seconds, delays in microseconds (keys end in `_us`), counts per second (`_per_s`),
-//! `null` where nothing was measured.
+//! `null` where nothing was measured. Of flows, `low` and `high` are the ends of 95 % intervals by
+//! bootstrap ([`crate::bootstrap`]).
 
 use serde_json::{Value, json};
 
+use crate::flow_stats::{FlowStats, flow_stats};
 use crate::html::Report;
 use crate::run::Run;
 use crate::stats::{ClassStats, DelayStats, LinkStats};
@@ -45,6 +47,7 @@ fn run(run: &Run) -> Value {
         "notes": run.notes,
         "warnings": run.warnings,
         "wires": run.wires,
+        "flows": flow_stats(run).iter().map(FlowStats::json).collect::<Vec<_>>(),
         "parameters": run.parameters.iter()
             .map(|p| json!({ "group": p.group, "name": p.name, "value": p.value }))
                 .collect::<Vec<_>>(),

@@ -11,6 +11,7 @@ use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::inline::{self, Bridged, Inline, OwnTraffic, PairNames};
 use evenkeel_ports::offload::Offloads;
+use evenkeel_ports::parcel::Parcel;
 use evenkeel_ports::{Port, PortError};
 
 use crate::claim::Claim;
@@ -126,6 +127,50 @@ impl Hold {
             }
             // The other half of the port holds the interface.
             Attach::InlineKernel | Attach::RouteKernel => Ok(None),
+        }
+    }
+
+    /// Puts it into a parcel for another process, which [adopts](Self::adopt) it. It must be
+    /// forgotten then: dropping it would take it away.
+    pub(crate) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        match self {
+            Self::Guard(guard) => guard.pass_on(parcel),
+            Self::Inline(inline) => inline.pass_on(parcel),
+            Self::Bridge(bridged) => bridged.pass_on(parcel),
+            Self::Own(own, guard) => {
+                own.pass_on(parcel)?;
+                guard.iter().try_for_each(|guard| guard.pass_on(parcel))
+            }
+        }
+    }
+
+    /// What held the interface of a port for another process holds it for this one. Its heart must
+    /// beat.
+    pub(crate) fn adopt(
+        port: &dyn Port,
+        (attach, own_traffic): (Attach, bool),
+        interface: &str,
+        local: &[IpAddr],
+        heart: &Heartbeat,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        let (kernel, ours) = pair_of(interface);
+        let names = PairNames { kernel, ours };
+        match attach {
+            Attach::Route if !own_traffic => {
+                Guard::adopt(interface, local, heart, parcel).map(Self::Guard)
+            }
+            Attach::Route => {
+                let own = OwnTraffic::adopt(names, heart, parcel)?;
+                let mut guard = || Guard::adopt(interface, local, heart, parcel);
+                let guard = port.kernel_has_copy().then(&mut guard).transpose()?;
+                Ok(Self::Own(own, guard))
+            }
+            Attach::InlineWire => Inline::adopt(interface, names, heart, parcel).map(Self::Inline),
+            Attach::Bridge => Bridged::adopt(heart, parcel).map(Self::Bridge),
+            Attach::InlineKernel | Attach::RouteKernel => {
+                Err(PortError::NotPassed("the other half of the port holds the interface"))
+            }
         }
     }
 

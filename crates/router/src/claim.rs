@@ -7,13 +7,19 @@
 //! Whoever runs a router without a right to that folder claims a name among abstract sockets
 //! instead. Any user of the machine can take such names, and so keep that router from starting.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use evenkeel_ports::PortError;
+use evenkeel_ports::parcel::Parcel;
 
 /// The same for all routers of a machine, whatever their runtime folders are.
 const FOLDER: &str = "/run/evenkeel";
@@ -25,14 +31,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// An interface that this process, and no other, forwards from. It is given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    #[expect(dead_code, reason = "held for its drop")]
     held: Held,
 }
 
 #[derive(Debug)]
 enum Held {
-    File { path: PathBuf, _lock: File },
-    Name { _socket: UnixListener },
+    File { path: PathBuf, lock: File },
+    Name { socket: UnixListener },
 }
 
 impl Claim {
@@ -42,6 +47,33 @@ impl Claim {
     /// [`io::ErrorKind::AddrInUse`] if another router has it.
     pub(crate) fn on(interface: &str) -> io::Result<Self> {
         Self::within(Path::new(FOLDER), interface)
+    }
+
+    /// Puts it into a parcel for another process, in which it is the same claim. It must be
+    /// forgotten then: dropping it would give it up.
+    pub(crate) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        match &self.held {
+            Held::File { path, lock } => {
+                parcel.put_bytes(path.as_os_str().as_bytes());
+                parcel.put_file(lock.as_fd())
+            }
+            Held::Name { socket } => {
+                parcel.put_bytes(&[]);
+                parcel.put_file(socket.as_fd())
+            }
+        }
+    }
+
+    /// The claim of another process.
+    pub(crate) fn adopt(parcel: &mut Parcel) -> Result<Self, PortError> {
+        let path = PathBuf::from(OsStr::from_bytes(parcel.take_bytes()?));
+        let file = parcel.take_file()?;
+        let held = if path.as_os_str().is_empty() {
+            Held::Name { socket: file.into() }
+        } else {
+            Held::File { path, lock: file.into() }
+        };
+        Ok(Self { held })
     }
 
     fn within(folder: &Path, interface: &str) -> io::Result<Self> {
@@ -81,12 +113,12 @@ fn lock(folder: &Path, interface: &str) -> io::Result<Held> {
     if fs::metadata(&path).map(|now| now.ino()).ok() != Some(file.metadata()?.ino()) {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    Ok(Held::File { path, _lock: file })
+    Ok(Held::File { path, lock: file })
 }
 
 fn bind(interface: &str) -> io::Result<Held> {
     let address = SocketAddr::from_abstract_name(format!("evenkeel/interface/{interface}"))?;
-    Ok(Held::Name { _socket: UnixListener::bind_addr(&address)? })
+    Ok(Held::Name { socket: UnixListener::bind_addr(&address)? })
 }
 
 impl Drop for Held {

@@ -103,6 +103,12 @@ pub enum StartError {
     /// The first worker did not start, which has told why.
     #[error("the first worker has not started")]
     NoLeader,
+    /// The router that runs does not pass on what it has, and goes on.
+    #[error(
+        "the router that runs goes on, and was not taken over: {0}; without --take-over, stop it \
+         first"
+    )]
+    NotTakenOver(String),
     /// Nobody waits for the new worker any more.
     #[error("what was to be changed was given up")]
     HandoverAborted,
@@ -142,7 +148,7 @@ impl StartError {
             | Self::NoLeader
             | Self::HandoverAborted => 2,
             Self::NoPrivilege { .. } | Self::NoKernelSupport { .. } | Self::NoXdp { .. } => 3,
-            Self::Taken { .. } | Self::System { .. } => 1,
+            Self::Taken { .. } | Self::NotTakenOver(_) | Self::System { .. } => 1,
         }
     }
 }
@@ -278,6 +284,9 @@ pub enum CommandError {
         /// refused more.
         available: Option<String>,
     },
+    /// Another process cannot go on with what this router has.
+    #[error("nothing was passed on, and the router goes on: {0}")]
+    NotPassedOn(String),
     /// The worker did not answer in time: it is overloaded or hangs. The command may still be
     /// carried out.
     #[error("the router did not answer in time")]

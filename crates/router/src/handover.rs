@@ -42,6 +42,8 @@ pub(crate) enum PortTransition {
     Reopened,
     /// The port is new, and so is its socket.
     New,
+    /// It gets that of another process, see [`crate::passing`].
+    Passed,
 }
 
 /// What the old workers do with a port of the old configuration.
@@ -53,6 +55,8 @@ pub(crate) enum PortDrain {
     Drain,
     /// Forward what its ring holds, then give the interface back to the kernel.
     Close,
+    /// Forward what the port itself holds: its ring goes to another process as it is.
+    PassOn,
 }
 
 /// What differs between the workers before and after a handover.
@@ -175,12 +179,23 @@ impl HandoverPlan {
             match new_port.map(|to| transitions[to]) {
                 Some(PortTransition::Kept) => PortDrain::Keep,
                 Some(PortTransition::Overlapping) => PortDrain::Drain,
-                Some(PortTransition::Reopened | PortTransition::New) | None => PortDrain::Close,
+                Some(PortTransition::Reopened | PortTransition::New | PortTransition::Passed)
+                | None => PortDrain::Close,
             }
         };
         let drains = (0..old.ports.len()).map(drain).collect();
         let buffers = if kept { Buffers::Kept } else { Buffers::Copied };
         Self { buffers, drains, transitions, old_ports }
+    }
+
+    /// A start with the ports of another process.
+    pub(crate) fn of_passed(ports: usize) -> Self {
+        Self {
+            buffers: Buffers::Copied,
+            drains: Arc::default(),
+            transitions: vec![PortTransition::Passed; ports].into(),
+            old_ports: vec![None; ports],
+        }
     }
 
     /// Each port of the new configuration: how it gets its socket, and its index in the old one.

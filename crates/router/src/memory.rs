@@ -23,7 +23,7 @@ const PLACE: u64 = 8;
 const REMEMBERED: u64 = 352;
 /// A flow of FairDrop's shadow.
 const SHADOW: u64 = 32;
-/// A prefix of a subscriber.
+/// A prefix of a subscriber, or another key that it is found by.
 const DIRECTED: u64 = 128;
 /// Everything of a link whose size no setting says.
 const LINK: u64 = 1 << 20;
@@ -67,10 +67,11 @@ impl Footprint {
             config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
         let known = FlowCache::memory(router.flow_cache);
         let known = known + Translations::memory(config);
-        let prefixes = |tree: &SubscriberTree| {
-            tree.list.entries.iter().map(|entry| entry.prefixes.len() as u64).sum::<u64>()
+        let keys = |tree: &SubscriberTree| {
+            let entries = tree.list.entries.iter();
+            entries.map(|entry| (entry.prefixes.len() + entry.l2.len()) as u64).sum::<u64>()
         };
-        let directories = config.trees.iter().map(prefixes).sum::<u64>() * DIRECTED;
+        let directories = config.trees.iter().map(keys).sum::<u64>() * DIRECTED;
         let per_worker =
             WORKER + directories + known + ports * RINGS + fairdrop + lists(&config.flows);
         Self {

@@ -3,6 +3,7 @@
 //! A worker that starts opens everything. One that takes over from others while the router runs
 //! (see `handover.rs`) opens what they do not have, says so, and waits until they have drained.
 
+mod adopt;
 mod bypass;
 mod discard;
 mod epoch;
@@ -24,6 +25,7 @@ use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::af_xdp::{XdpCommon, XdpPart};
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
+use evenkeel_ports::parcel::Parcel;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortError, Umem};
 
@@ -81,9 +83,25 @@ pub(crate) struct WorkerParams {
 pub(crate) struct Replacement {
     /// By port of the new configuration.
     pub(crate) transitions: Arc<[PortTransition]>,
-    /// The memory of the buffers that it will have; `None`: its own.
-    pub(crate) umem: Option<Umem>,
+    pub(crate) buffers: WorkerBuffers,
     pub(crate) steps: Receiver<HandoverStep>,
+}
+
+/// Where the buffers of a worker are that takes over.
+pub(crate) enum WorkerBuffers {
+    /// In a pool of its own.
+    Own,
+    /// In the pool of a worker that it takes over from, with this memory.
+    Kept(Umem),
+    /// In the pool of a worker of another process, if the parcel has that.
+    Passed(Parcel),
+}
+
+impl Replacement {
+    /// Whether it takes over what no other life of the router may use again.
+    fn is_of_this_process(&self) -> bool {
+        !self.transitions.contains(&PortTransition::Passed)
+    }
 }
 
 /// What a new worker is told to do, in this order.
@@ -101,6 +119,8 @@ pub(crate) struct Handover {
     /// Frames that came before this instant have been forwarded by them.
     pub(crate) cut: Nanos,
     pub(crate) buffers: Buffers,
+    /// What a worker of another process had, instead of `workers`.
+    pub(crate) passed: Option<Parcel>,
 }
 
 /// Where a worker says that it is ready, and which memory its buffers are in; or why it cannot be.
@@ -137,6 +157,8 @@ struct WorkerBuilder<'a> {
     fanout_groups: Arc<[u8]>,
     /// The buffers that ports are opened with, if they are not the worker's own.
     umem: Option<Umem>,
+    /// Of the pool of another process, the buffers that the kernel has.
+    lent: Vec<u32>,
 }
 
 /// Moves the calling thread to where the configuration wants worker `number`.
@@ -166,8 +188,8 @@ pub(crate) fn prepare(
     mut params: WorkerParams,
     ready: &Ready,
 ) -> Result<Worker, StartError> {
-    let replacement = params.replacement.take();
-    let mut builder = WorkerBuilder::new(config, options, params, replacement.as_ref())?;
+    let mut replacement = params.replacement.take();
+    let mut builder = WorkerBuilder::new(config, options, params, replacement.as_mut())?;
     let Some(Replacement { transitions, steps, .. }) = replacement else {
         builder.refuse_bypass()?;
         for at in 0..builder.opened.len() {
@@ -175,7 +197,10 @@ pub(crate) fn prepare(
         }
         return builder.start();
     };
-    use PortTransition::{New, Overlapping, Reopened};
+    use PortTransition::{New, Overlapping, Passed, Reopened};
+    if transitions.contains(&Passed) {
+        builder.refuse_bypass()?;
+    }
     builder.open_all(&transitions, &[New, Overlapping])?;
     builder.feed_followers();
     ready.send(Ok(builder.worker.pipeline.pool_mut().umem()));
@@ -222,7 +247,7 @@ impl<'a> WorkerBuilder<'a> {
         config: Seeded,
         options: &'a Options,
         params: WorkerParams,
-        replacement: Option<&Replacement>,
+        mut replacement: Option<&mut Replacement>,
     ) -> Result<Self, StartError> {
         let WorkerParams { shares, role, xdp_common, fanout_groups, .. } = params;
         let Seeded { config, seeded } = config;
@@ -233,21 +258,20 @@ impl<'a> WorkerBuilder<'a> {
             return Err(StartError::NoSuchCapture(name.clone()));
         }
         let now = sys::monotonic_now();
-        let umem = replacement.and_then(|replacement| replacement.umem.clone());
-        let mut pipeline = build_pipeline(
-            &seeded,
-            now,
-            options,
-            shares,
-            umem.is_none(),
-            replacement.is_some() || number > 0,
-        )?;
+        let here = replacement.as_deref().is_some_and(Replacement::is_of_this_process);
+        let buffers = replacement.as_mut().map(|replacement| &mut replacement.buffers);
+        let umem = match &buffers {
+            Some(WorkerBuffers::Kept(umem)) => Some(umem.clone()),
+            _ => None,
+        };
+        let mut pipeline =
+            build_pipeline(&seeded, now, options, shares, buffers, here || number > 0)?;
 
         let mut claims: Vec<Option<Claim>> = config.ports.iter().map(|_| None).collect();
         let mirror = match role {
             WorkerRole::Leader(followers) => {
                 // Before anything is changed on an interface: it may be another router's.
-                claims = claim_interfaces(&config, replacement)?;
+                claims = claim_interfaces(&config, replacement.as_deref())?;
                 MirrorStart::leader(&config, followers)?
             }
             WorkerRole::Follower(feed) => MirrorStart::follower(&feed)?,
@@ -294,6 +318,7 @@ impl<'a> WorkerBuilder<'a> {
             xdp_parts,
             fanout_groups,
             umem,
+            lent: Vec::new(),
         })
     }
 

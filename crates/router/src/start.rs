@@ -1,5 +1,6 @@
 //! Starting and stopping a router.
 
+use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
@@ -10,6 +11,7 @@ use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, StopError};
 use crate::memory::Footprint;
 use crate::options::{Options, with_seed};
+use crate::passing::Predecessor;
 use crate::pipeline::WorkerShares;
 use crate::snapshot::Snapshot;
 use crate::workers::WorkerPool;
@@ -25,6 +27,32 @@ impl Router {
     /// # Errors
     /// [`StartError`]; whatever had been changed was put back.
     pub fn start(config: RouterConfig, options: Options) -> Result<Handle, StartError> {
+        Self::begin(config, options, None)
+    }
+
+    /// The same, and takes over from a router of another process: nothing is lost, and nothing
+    /// passes unshaped. That process ends once [`Handle::release_predecessor`] is called.
+    ///
+    /// # Errors
+    /// As [`Router::start`]; and [`StartError::NotTakenOver`]: the running router goes on.
+    pub fn take_over(
+        config: RouterConfig,
+        options: Options,
+        predecessor: Predecessor,
+    ) -> Result<Handle, StartError> {
+        predecessor.check(&config)?;
+        if !options.captures.is_empty() {
+            let why = "frames are to be written to a file from the start".to_owned();
+            return Err(StartError::NotTakenOver(why));
+        }
+        Self::begin(config, options, Some(predecessor))
+    }
+
+    fn begin(
+        config: RouterConfig,
+        options: Options,
+        predecessor: Option<Predecessor>,
+    ) -> Result<Handle, StartError> {
         Footprint::of(&config).reserve()?;
         let shares = WorkerShares::for_workers(&config)?;
         if let (Some(cpu), workers @ 2..) = (options.cpu, shares.len()) {
@@ -32,7 +60,7 @@ impl Router {
         }
         let config = with_seed(config);
         let timeout = options.reply_timeout;
-        let pool = WorkerPool::start(config, options, shares)?;
+        let pool = WorkerPool::start(config, options, shares, predecessor)?;
         Ok(Handle { pool, timeout })
     }
 }
@@ -82,6 +110,31 @@ impl Handle {
     #[must_use]
     pub fn silence(&self) -> Nanos {
         sys::monotonic_now().saturating_sub(self.pool.oldest_beat())
+    }
+
+    /// Passes everything on to the process that listens at `place`, which forwards from then on:
+    /// this router has stopped, and changed nothing at its interfaces.
+    ///
+    /// # Errors
+    /// The other process does not take it, or something cannot be passed on; the router goes on.
+    pub fn pass_on(&self, place: &Path) -> Result<(), CommandError> {
+        self.pool.pass_on(place)
+    }
+
+    /// Whether another process goes on with what this router had.
+    #[must_use]
+    pub fn has_passed_on(&self) -> bool {
+        self.pool.has_passed_on()
+    }
+
+    /// Waits until that process allows this one to end.
+    pub fn await_successor(&self, at_most: Duration) {
+        self.pool.await_successor(at_most);
+    }
+
+    /// The process that this router took over from may end.
+    pub fn release_predecessor(&self) {
+        self.pool.release_predecessor();
     }
 
     /// Stops receiving, drops and counts what is queued, restores the interfaces, and returns the

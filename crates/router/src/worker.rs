@@ -10,6 +10,7 @@
 //! the port looks at its interface again. A re-created interface gets a new socket, its offloads
 //! off and its guard.
 
+mod pass_on;
 mod ports;
 
 use std::io;
@@ -85,6 +86,8 @@ pub(crate) struct DrainRequest {
     /// Frames that come from this instant on are for the new workers.
     pub(crate) cut: Receiver<Nanos>,
 }
+
+pub(crate) use pass_on::PassedPort;
 
 /// How a worker ended.
 pub(crate) enum WorkerExit {

@@ -7,9 +7,11 @@
 //! worker of a router is a leader without followers.
 
 mod change;
+mod pass_on;
 mod replace;
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -27,9 +29,11 @@ use crate::error::{CommandError, StartError, WorkerError};
 use crate::handover::{HandoverPlan, ReloadPlan};
 use crate::merge::{merged, merged_replies};
 use crate::options::{Options, Seeded};
+use crate::passing::Predecessor;
 use crate::pipeline::{Parts, WorkerShares};
 use crate::prepare::{
-    HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, heartbeat_error, prepare, system,
+    HandoverStep, Ready, Replacement, WorkerBuffers, WorkerParams, WorkerRole, heartbeat_error,
+    prepare, system,
 };
 use crate::snapshot::Snapshot;
 use crate::worker::{Answer, Message, Request, WorkerExit};
@@ -109,6 +113,10 @@ pub(crate) struct WorkerPool {
     heart: Arc<Heartbeat>,
     /// How many workers there are, for the same reason.
     count: AtomicUsize,
+    /// The process that goes on with what the workers had.
+    successor: Mutex<Option<UnixStream>>,
+    /// The process that they took over from, which waits for its end.
+    predecessor: Mutex<Option<Predecessor>>,
 }
 
 /// How to reach the workers, and what they were made for.
@@ -152,7 +160,7 @@ impl SpawnContext<'_> {
         &self,
         shares: Option<WorkerShares>,
         role: WorkerRole,
-        plan: Option<(&HandoverPlan, Option<Umem>)>,
+        plan: Option<(&HandoverPlan, WorkerBuffers)>,
     ) -> Result<StartingWorker, StartError> {
         let control = Notifier::new().map_err(system("making a notifier"))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -160,10 +168,10 @@ impl SpawnContext<'_> {
         let (ready_sender, ready) = sync_channel(1);
         let number = shares.as_ref().map_or(0, WorkerShares::worker);
         let (replacement, steps) = plan
-            .map(|(plan, umem)| {
+            .map(|(plan, buffers)| {
                 let (sender, steps) = channel();
                 let transitions = Arc::clone(&plan.transitions);
-                (Replacement { transitions, umem, steps }, sender)
+                (Replacement { transitions, buffers, steps }, sender)
             })
             .unzip();
         let params = WorkerParams {
@@ -195,6 +203,31 @@ impl SpawnContext<'_> {
         };
         let thread = spawn_thread(number, run)?;
         Ok(StartingWorker { thread, ready, messages, control, stop, steps })
+    }
+}
+
+impl SpawnContext<'_> {
+    /// Starts workers that take over up to where they need what others have, each with the buffers
+    /// that `of` gives it. On an error none of them is left.
+    fn spawn_all(
+        &self,
+        workers: impl Iterator<Item = (Option<WorkerShares>, WorkerRole)>,
+        plan: &HandoverPlan,
+        mut of: impl FnMut(usize) -> WorkerBuffers,
+    ) -> Result<Vec<StartingWorker>, StartError> {
+        let mut new = Vec::new();
+        for (number, (shares, role)) in workers.enumerate() {
+            let ready = self.spawn(shares, role, Some((plan, of(number)))).and_then(|worker| {
+                let ready = worker.wait_ready();
+                new.push(worker);
+                ready
+            });
+            if let Err(error) = ready {
+                abort_all(new);
+                return Err(error);
+            }
+        }
+        Ok(new)
     }
 }
 
@@ -276,11 +309,12 @@ fn not_guarded(ports: usize) -> Arc<[AtomicBool]> {
 
 impl WorkerPool {
     /// Starts all workers and returns when they forward. `shares`: see
-    /// [`WorkerShares::for_workers`].
+    /// [`WorkerShares::for_workers`]. `predecessor`: the router that they take over from.
     pub(crate) fn start(
         config: Seeded,
         options: Options,
         shares: Vec<WorkerShares>,
+        predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
         let ports = config.config.ports.len();
         let xdp_common: Arc<[XdpCommon]> = (0..ports).map(|_| XdpCommon::default()).collect();
@@ -307,9 +341,19 @@ impl WorkerPool {
             running: Mutex::new(Running::Threads(Vec::new())),
             heart,
             count: AtomicUsize::new(0),
+            successor: Mutex::default(),
+            predecessor: Mutex::default(),
         };
         let shares = by_worker(shares);
         let roles = roles(shares.len())?;
+        if let Some(mut predecessor) = predecessor {
+            let plan = HandoverPlan::of_passed(ports);
+            let new = context.spawn_all(shares.into_iter().zip(roles), &plan, |number| {
+                WorkerBuffers::Passed(predecessor.memory(number))
+            })?;
+            pool.take_over(new, predecessor)?;
+            return Ok(pool);
+        }
         for (shares, role) in shares.into_iter().zip(roles) {
             let worker = context.spawn(shares, role, None)?;
             match worker.wait_ready() {

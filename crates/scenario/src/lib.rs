@@ -8,21 +8,28 @@
 
 pub mod core_model;
 pub mod expr;
+mod inputs;
 pub mod model;
 mod parse;
 mod published;
 pub mod reference;
 pub mod tables;
+pub mod template;
 pub mod topology;
 mod vary;
 
-pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
+pub use expr::{
+    Compared, Evaluation, Expr, FlowMetric, FlowSet, Fold, Metric, Metrics, OfFlows, Room,
+    Statistic, Subject, Term,
+};
+pub use inputs::inputs;
 pub use model::{
     Ablation, AblationChange, Congestion, Ecn, Expectation, FlowSizes, Host, Published, Router,
-    Scenario, ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
+    Scenario, ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World, linux_of,
 };
 pub use published::{PublishedError, published_number};
 pub use reference::{reference_markdown, scenario_schema};
+pub use template::{Template, Topology};
 pub use topology::{End, FIRST_WEIGHT, Interface, Quality, Route, Wire};
 
 pub use evenkeel_settings::{Diagnostic, Diagnostics};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evenkeel_config::{Change, RouterConfig};
+use evenkeel_config::{Change, DisciplineConfig, LinuxConfig, RouterConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos, words};
 use evenkeel_settings::read::suggest;
 use thiserror::Error;
@@ -72,6 +72,23 @@ pub struct Router {
     /// Its configuration. One port per wire, named after the node at the other end; so is the
     /// interface. `router.name` is the router's name here.
     pub config: RouterConfig,
+}
+
+impl Router {
+    /// Whether its kernel forwards, because a link of it has a queueing discipline of Linux.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.config.links.iter().any(|link| linux_of(&link.discipline).is_some())
+    }
+}
+
+/// The queueing discipline of Linux that a link has, if it has one.
+#[must_use]
+pub const fn linux_of(discipline: &DisciplineConfig) -> Option<&LinuxConfig> {
+    match discipline {
+        DisciplineConfig::Linux(linux) => Some(linux),
+        _ => None,
+    }
 }
 
 /// A `[[traffic]]`: one flow.
@@ -318,6 +335,8 @@ pub struct Ablation {
     pub set: Vec<AblationChange>,
     /// Expectations that must fail under it.
     pub fails: Vec<String>,
+    /// Expectations that must fail under it or cannot be measured.
+    pub unmeasured: Vec<String>,
 }
 
 /// An override of an ablation.

@@ -2,7 +2,7 @@
 //! beside or above the scenario, or, where there is none of that name, of one that this program
 //! brings along.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_config::parse::read_file;
 use evenkeel_settings::Diagnostics;
@@ -129,18 +129,22 @@ pub fn published_number(folder: &Path, reference: &str, path: &str) -> Result<f6
     number(&find(reference, folder)?.entry, path)
 }
 
+/// Where a file of published numbers is for a scenario in `folder`; `None`: nowhere but built in.
+pub(crate) fn path_of(file: &str, folder: &Path) -> Option<PathBuf> {
+    std::path::absolute(folder)
+        .unwrap_or_else(|_no_current_folder| folder.to_owned())
+        .ancestors()
+        .map(|above| above.join("published").join(file))
+        .find(|path| path.is_file())
+}
+
 fn find(name: &str, folder: &Path) -> Result<Published, PublishedError> {
     let (file, key) = name.split_once('#').ok_or(PublishedError::NoKey)?;
     let plain = !file.is_empty() && !file.starts_with('.') && !file.contains(['/', '\\', '\0']);
     if !plain {
         return Err(PublishedError::NotPlain(file.to_owned()));
     }
-    let path = std::path::absolute(folder)
-        .unwrap_or_else(|_no_current_folder| folder.to_owned())
-        .ancestors()
-        .map(|above| above.join("published").join(file))
-        .find(|path| path.is_file());
-    let text = match path {
+    let text = match path_of(file, folder) {
         Some(path) => read_file(&path)?,
         None => BUILT_IN
             .iter()

@@ -3,7 +3,7 @@
 use evenkeel_core::settings::Settings;
 use evenkeel_settings::json_schema;
 
-use crate::expr::Metric;
+use crate::expr::{FlowMetric, Fold, Metric};
 use crate::tables;
 
 /// The reference of scenarios as Markdown.
@@ -24,6 +24,20 @@ pub fn reference_markdown() -> String {
             metric.name(),
             metric.meaning()
         ));
+    }
+    page.push_str(FLOWS);
+    for metric in FlowMetric::ALL {
+        let unit = if metric.unit().is_empty() { "fraction or count" } else { metric.unit() };
+        page.push_str(&format!(
+            "| `{}(traffic)` | {unit} | {} |\n",
+            metric.name(),
+            metric.meaning()
+        ));
+    }
+    page.push_str("\n| statistic | what it is |\n|---|---|\n");
+    page.push_str("| `p1` to `p99` | percentile, of the nearest rank: a flow that there was |\n");
+    for fold in Fold::ALL {
+        page.push_str(&format!("| `{}` | {} |\n", fold.name(), fold.meaning()));
     }
     page
 }
@@ -56,11 +70,25 @@ const EXPRESSIONS: &str = "
 one after it.
 
 Sides are made of numbers, `+`, `-`, `*`, `/`, parentheses, `abs( )`, `min( , )`, `max( , )`, \
-published numbers `published.weights[1]` (indices from 0), and
-metrics. A metric is the mean over a step, its settling time left out. Where a class or link is \
+`sum( , )`, `mean( , )`, `jain( , )` (Jain's index of fairness), published numbers \
+`published.weights[1]` (indices from 0), and metrics. \
+A metric is the mean over a step, its settling time left out. Where a class or link is \
 measured at several places, say which: `sent(r1/sink/class3)@start`. \
-Names of steps may hold `-`: put spaces around a minus sign behind one.
+Names of steps may hold `-`: put spaces around a minus sign behind one. Where a metric is a number \
+of a function, its class may hold `*` and stands for all that are meant: `jain(sent(flow*)@start)`.
 
 | metric | unit | what it is |
+|---|---|---|
+";
+
+const FLOWS: &str = "
+Flows one by one, as in `flows.csv`, come with a statistic around them: `p99(fct(web))`, \
+`jain(flow_goodput(up*, down*))`, `worst(flow_loss(*)@busy)`. Names are those of `[[traffic]]` \
+and may hold `*`; of several those count that have such a number. With `@step` the flows count \
+that began during the step, without all of the run. A flow that was not done by its end is the \
+slowest of all: a percentile among such flows, and a mean with one of them, is *undecided*, never \
+too good.
+
+| of a flow | unit | what it is |
 |---|---|---|
 ";

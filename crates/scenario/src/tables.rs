@@ -178,8 +178,10 @@ settings! {
             with distribution ["pareto", "lognormal"];
         /// Rate of each of the `flows` while it is sent.
         stated peak: BitRate = BitRate::from_mbps(10), in FLOW_RATE, with kind ["flows"];
-        /// Capture file (pcap, Ethernet) of `replay`, relative to the scenario. Times and IP
-        /// lengths are taken from it; packets below 72 bytes get 72.
+        /// Capture file (pcap or pcapng) of `replay`, relative to the scenario: of Ethernet, the
+        /// cooked form of Linux or IP packets, also cut behind the headers. Times, lengths that
+        /// the IP headers say, and flows are taken from it: each gets ports of its own. Packets
+        /// below 72 bytes get 72; what is left out is told.
         stated file: Option<String> = None, written Kind::Path,
             absent "needed for `replay`, otherwise none", with kind ["replay"];
         /// So many flows alike, each with the same rate and its own ports: source ports count up
@@ -326,6 +328,9 @@ settings! {
         stated set: Vec<OverrideSection> = Vec::new(), in 1..=100, is required;
         /// The expectations that must fail then.
         stated fails: Vec<String> = Vec::new(), written Kind::List(&NAME), is required;
+        /// Expectations that must fail then or cannot be measured any more: who switches admission
+        /// off has no fair rate.
+        stated unmeasured: Vec<String> = Vec::new(), written Kind::List(&NAME), absent "none";
     }
 }
 

@@ -1,10 +1,8 @@
 "use strict";
-// What the page shows beside links: alarms, who sends most, where the core's cycles go, the cluster, and times longer than an hour. Uses what page.js has.
+// What the page shows beside links: alarms, who sends most, where the core's cycles go, the cluster, and times longer than an hour. Uses what page.js and lists.js have.
 
 const STATE_EVERY = 3000, FLOWS_EVERY = 5000, LONGER = 3600, POINTS = 600;
-const more = { alarms: [], flows: [], filter: "", state: null, before: null, past: null };
-
-const of = path => "/api/v1/routers/" + encodeURIComponent(shown.router) + path;
+const more = { alarms: [], state: null, before: null, past: null };
 
 // Alarms.
 async function readAlarms() {
@@ -25,29 +23,21 @@ function onAlarm(alarm) {
 }
 
 // Who sends most.
+const flows = new List("flows", "/flows", "flows", [
+  ["flow", "Flow", flow => make("button", { class: "flow", title: "What happens to it", onclick: () => explain(flow) }, flow.flow)],
+  ["bps", "Sends", (flow, most) => barred(bits(flow.bps), flow.bps / most)],
+  ["class", "Class", flow => flow.class],
+  ["link", "Link", flow => flow.link],
+  ["pps", "Packets", flow => pps(flow.pps)],
+  ["waiting_bytes", "Waiting", flow => flow.waiting_bytes ? scaled(flow.waiting_bytes, "B") : "–"],
+]);
+
 async function readFlows() {
   if (!shown.router || document.hidden) return;
   try {
-    more.flows = (await get(of("/flows?top=200"))).flows;
+    await flows.read();
     $("busiest").hidden = false;
-    drawFlows();
-  } catch { $("busiest").hidden = more.flows.length === 0; }
-}
-
-function drawFlows() {
-  const wanted = more.flows.filter(flow => [flow.flow, flow.class, flow.link].some(text => text.toLowerCase().includes(more.filter)));
-  const most = Math.max(1, ...more.flows.map(flow => flow.bps));
-  const row = flow => {
-    const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"));
-    bar.firstChild.style.width = flow.bps / most * 100 + "%";
-    return make("tr", {}, make("td", {}, make("button", { class: "flow", title: "What happens to it", onclick: () => explain(flow) }, flow.flow)),
-      make("td", {}, bits(flow.bps), bar), make("td", {}, flow.class), make("td", {}, flow.link), make("td", {}, pps(flow.pps)),
-      make("td", {}, flow.waiting_bytes ? scaled(flow.waiting_bytes, "B") : "–"));
-  };
-  const rows = wanted.slice(0, 15).map(row);
-  if (wanted.length > 15) rows.push(make("tr", {}, make("td", { colspan: "6" }, `and ${wanted.length - 15} more: find them by address, class or link`)));
-  const head = ["Flow", "Sends", "Class", "Link", "Packets", "Waiting"].map(title => make("th", {}, title));
-  $("flows").replaceChildren(make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
+  } catch { $("busiest").hidden = !flows.told; }
 }
 
 async function explain(flow) {
@@ -67,6 +57,9 @@ async function readState() {
   const same = more.before && more.before.router === state.router && more.before.time_ns < state.time_ns;
   $("cycles").hidden = !state.cycles || !same;
   if (state.cycles && same && more.before.cycles) drawCycles(more.before, state);
+  const trees = state.links.filter(link => link.tree);
+  $("subscribers").hidden = trees.length === 0;
+  if (trees.length) drawSubscribers(trees, same ? more.before.links : [], same ? (state.time_ns - more.before.time_ns) / 1e9 : 0);
   $("cluster").hidden = !state.cluster && !state.balancer;
   if (state.cluster) drawCluster(more.before?.cluster, state, same ? (state.time_ns - more.before.time_ns) / 1e9 : 0);
   else if (state.balancer) drawBalancer(more.before?.balancer, state.balancer, same ? (state.time_ns - more.before.time_ns) / 1e9 : 0);
@@ -116,6 +109,48 @@ function sankey(classes, total) {
   return root;
 }
 
+// Links that subscribers share: the nodes that they are behind, and what belongs to nobody.
+function drawSubscribers(links, before, seconds) {
+  const rate = (now, then) => seconds > 0 && then !== undefined ? Math.max(0, now - then) / seconds : null;
+  const told = (value, text) => value === null ? "–" : text(value);
+  $("subscribers-body").replaceChildren(...links.flatMap(({ port, tree }) => {
+    const was = before.find(one => one.port === port)?.tree;
+    const strangers = rate(tree.unknown_packets + tree.unknown_dropped, was && was.unknown_packets + was.unknown_dropped);
+    const bad = strangers > 10;
+    const rows = tree.nodes.map(node => {
+      const then = was?.nodes.find(one => one.name === node.name);
+      const sent = rate(node.sent_bytes, then?.sent_bytes), waits = rate(node.own_cap, then?.own_cap), packets = rate(node.sent_packets, then?.sent_packets);
+      const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"));
+      bar.firstChild.style.width = node.cap_bps ? Math.min(100, (sent || 0) * 800 / node.cap_bps) + "%" : "0";
+      const full = waits !== null && waits > 0 && waits * 4 > packets;
+      return [node.name, node.parent, make("span", {}, told(sent, value => bits(value * 8)), bar), node.cap_bps ? bits(node.cap_bps) : "none",
+        full ? make("b", { class: "is-bad" }, "✕ at its cap") : node.busy ? `● ${node.busy} wait` : "–"];
+    });
+    const nobody = make("p", { class: "admission" }, make("b", { class: bad ? "is-bad" : "is-good" }, bad ? "✕ packets that belong to nobody in the list" : "● the list names everybody"),
+      `: ${told(strangers, pps)}, ${told(rate(tree.unknown_bytes, was?.unknown_bytes), value => bits(value * 8))}` + (tree.last_unknown ? `; last ${tree.last_unknown}` : ""));
+    const title = make("h3", {}, `Link ${port}: ${tree.subscribers.toLocaleString("en")} in the list ${tree.name}`);
+    return rows.length ? [title, nobody, rowsTable(["Node", "Behind", "Now", "Cap", "What limits it"], rows)] : [title, nobody];
+  }));
+}
+
+// Subscribers, and what limits each of them.
+const people = new List("people", "/subscribers", "subscribers", [
+  ["name", "Subscriber", one => one.name],
+  ["parent", "Behind", one => one.parent],
+  [null, "", one => one.down ? "down" : "up"],
+  ["bps", "Now", one => barred(bits(one.bps), one.cap_bps ? one.bps / one.cap_bps : 0)],
+  ["cap_bps", "Plan", one => one.cap_bps ? bits(one.cap_bps) : "none"],
+  ["guarantee_bps", "Guaranteed", one => one.guarantee_bps ? bits(one.guarantee_bps) : "–"],
+  ["p95_us", "95 of 100 wait less than", one => one.p95_us === null ? "–" : delay(one.p95_us)],
+  ["dropped_pps", "Dropped", one => pps(one.dropped_pps)],
+  ["limit", "What limits it", one => one.limit === null ? "asks for no more" : one.limit === one.name ? "its own cap" : one.limit],
+]);
+
+async function readPeople() {
+  if (!shown.router || document.hidden || !more.state?.links.some(link => link.tree)) return;
+  await people.read();
+}
+
 function facts(list) { return make("div", { class: "numbers" }, ...list.map(([title, value, small]) => make("dl", { class: "number" }, make("dt", {}, title), make("dd", {}, value, make("small", {}, small || ""))))); }
 
 function rowsTable(titles, rows) {
@@ -160,8 +195,6 @@ async function readPast() {
 // The windows that are drawn.
 function drawn() { return shown.seconds > LONGER && more.past ? more.past.concat(shown.windows.slice(-1)) : shown.windows; }
 
-$("flow-filter").oninput = event => { more.filter = event.target.value.trim().toLowerCase(); drawFlows(); };
-const quietly = act => act().catch(() => {});
 function begin() {
   quietly(readAlarms);
   quietly(readFlows);
@@ -169,6 +202,7 @@ function begin() {
   quietly(readPast);
 }
 setInterval(() => quietly(readFlows), FLOWS_EVERY);
-setInterval(() => { if (!more.state || more.state.cycles || more.state.cluster || more.state.balancer) quietly(readState); }, STATE_EVERY);
+setInterval(() => { if (!more.state || more.state.cycles || more.state.cluster || more.state.balancer || more.state.links.some(link => link.tree)) quietly(readState); }, STATE_EVERY);
+setInterval(() => quietly(readPeople), FLOWS_EVERY);
 setInterval(() => quietly(readPast), 60000);
 start();

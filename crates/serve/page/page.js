@@ -57,6 +57,8 @@ const words = reason => reason.replaceAll("_", " ");
 
 // What the API says.
 const get = async path => { const reply = await fetch(path); if (!reply.ok) throw new Error(reply.status); return reply.json(); };
+const of = path => "/api/v1/routers/" + encodeURIComponent(shown.router) + path;
+const quietly = act => act().catch(() => {});
 
 async function load() {
   const told = await get("/api/v1/routers");
@@ -69,7 +71,11 @@ async function load() {
 }
 
 async function choose(router) {
-  if (router !== shown.router) { for (const card of cards.values()) card.remove(); cards.clear(); }
+  if (router !== shown.router) {
+    for (const card of cards.values()) card.remove();
+    cards.clear();
+    for (const list of [flows, people]) list.reset();
+  }
   const path = "/api/v1/routers/" + encodeURIComponent(router);
   const [windows, marks] = await Promise.all([get(path + "/windows?last=" + HISTORY), get(path + "/marks")]);
   Object.assign(shown, { router, windows: windows.windows, marks: marks.marks });

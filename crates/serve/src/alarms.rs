@@ -4,13 +4,14 @@
 //! raised, and so long good to be over. What is neither changes nothing. So an alarm that is raised
 //! says something, and one that is over does not come back the next moment.
 //!
-//! Whether shares are as they should be is not judged here.
+//! Whether shares are as they should be the router judges itself: its audit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_control::rates::{LinkRates, RouterRates};
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::LinkSnapshot;
 use serde::Serialize;
 
 /// Alarms that are remembered of a router, those that are over included.
@@ -24,11 +25,13 @@ pub(crate) enum Kind {
     NotShaped,
     OverLimit,
     RateLost,
+    PromiseBroken,
     TableFull,
     BuffersLow,
     KernelLoss,
     LongDelay,
     FlowsRefused,
+    UnknownSubscribers,
     Unguarded,
     RoutesStale,
     LogLost,
@@ -37,16 +40,18 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// What is judged by a router's counters.
-    const COUNTED: [Self; 12] = [
+    const COUNTED: [Self; 14] = [
         Self::PortDown,
         Self::NotShaped,
         Self::OverLimit,
         Self::RateLost,
+        Self::PromiseBroken,
         Self::TableFull,
         Self::BuffersLow,
         Self::KernelLoss,
         Self::LongDelay,
         Self::FlowsRefused,
+        Self::UnknownSubscribers,
         Self::Unguarded,
         Self::RoutesStale,
         Self::LogLost,
@@ -60,11 +65,13 @@ impl Kind {
             Self::NotShaped => "not_shaped",
             Self::OverLimit => "over_limit",
             Self::RateLost => "rate_lost",
+            Self::PromiseBroken => "promise_broken",
             Self::TableFull => "table_full",
             Self::BuffersLow => "buffers_low",
             Self::KernelLoss => "kernel_loss",
             Self::LongDelay => "long_delay",
             Self::FlowsRefused => "flows_refused",
+            Self::UnknownSubscribers => "unknown_subscribers",
             Self::Unguarded => "unguarded",
             Self::RoutesStale => "routes_stale",
             Self::LogLost => "log_lost",
@@ -79,9 +86,9 @@ impl Kind {
             Self::PortDown | Self::Unguarded => (2, 5),
             Self::NotShaped | Self::OverLimit | Self::RateLost => (10, 15),
             // Counters that moved: a moment is enough, and a minute without another one.
-            Self::TableFull | Self::RoutesStale | Self::LogLost => (0, 60),
+            Self::PromiseBroken | Self::TableFull | Self::RoutesStale | Self::LogLost => (0, 60),
             Self::BuffersLow | Self::KernelLoss => (5, 30),
-            Self::LongDelay | Self::FlowsRefused => (20, 30),
+            Self::LongDelay | Self::FlowsRefused | Self::UnknownSubscribers => (20, 30),
             Self::NoHistory => (0, 60),
         }
     }
@@ -258,6 +265,13 @@ pub(crate) fn signs(
             bad(Kind::KernelLoss, name, text);
         }
     }
+    for link in &window.links {
+        let audit = link.audit.as_ref().filter(|audit| audit.violations > 0);
+        if let Some(last) = audit.and_then(|audit| audit.last.as_ref()) {
+            let text = format!("link {}: {}", link.port, last.words());
+            bad(Kind::PromiseBroken, &link.port, text);
+        }
+    }
     for text in full_tables(window) {
         bad(Kind::TableFull, "", text);
     }
@@ -283,7 +297,32 @@ pub(crate) fn signs(
     for link in &rates.links {
         of_link(link, &mut signs);
     }
+    for link in &window.links {
+        signs.extend(strangers(link, rates.length_s));
+    }
     signs
+}
+
+/// Whether packets pass a link with a list of subscribers that are nobody's in it. A few are: of
+/// addresses that only neighbours use.
+fn strangers(link: &LinkSnapshot, length_s: f64) -> Option<(Kind, String, Sign)> {
+    let (tree, name) = (link.tree.as_ref()?, &link.port);
+    let per_second = |n: u64| n as f64 / length_s.max(1e-9);
+    let packets = per_second(tree.unknown_packets + tree.unknown_dropped);
+    let last = tree.last_unknown.as_deref().unwrap_or("an address that was not seen");
+    let text = format!(
+        "link {name}: {packets:.0} packets per second belong to nobody in the list {} ({:.1} \
+         Mbit/s; last {last}): no plan holds for them. Put them into the list, or give all of them \
+         `unknown_down` and `unknown_up`",
+        tree.name,
+        per_second(tree.unknown_bytes) * 8.0 / 1e6
+    );
+    let sign = match Level::of(packets, 2.0, 10.0) {
+        Level::Bad => Sign::Bad(text),
+        Level::Neither => Sign::Neither,
+        Level::Good => return None,
+    };
+    Some((Kind::UnknownSubscribers, name.clone(), sign))
 }
 
 fn of_link(link: &LinkRates, signs: &mut Signs) {
@@ -390,7 +429,9 @@ fn full_tables(window: &Snapshot) -> Vec<String> {
 mod tests {
     use super::*;
     use evenkeel_control::rates::Rates;
-    use evenkeel_router::snapshot::{PortCounts, PortSnapshot};
+    use evenkeel_router::snapshot::{
+        AuditSnapshot, PortCounts, PortSnapshot, TreeSnapshot, ViolationSnapshot,
+    };
 
     fn link(limit: u64, sent: f64) -> LinkRates {
         let all = Rates { sent_bps: sent, sent_pps: sent / 1e4, ..Rates::default() };
@@ -475,6 +516,51 @@ mod tests {
         let unpaced = LinkRates { limit_bps: None, ..link(0, 0.0) };
         let window = window(5_000);
         assert!(of_all(&window, &rates(vec![unpaced])).is_empty());
+    }
+
+    #[test]
+    fn packets_that_are_nobodys_are_told_with_their_address() {
+        let seen = |packets| {
+            let tree = TreeSnapshot {
+                name: "people".into(),
+                unknown_packets: packets,
+                unknown_bytes: packets * 1_000,
+                last_unknown: Some("10.1.7.9".into()),
+                ..TreeSnapshot::default()
+            };
+            let link = LinkSnapshot { port: "lan".into(), tree: Some(tree), ..Default::default() };
+            of_all(&Snapshot { links: vec![link], ..Snapshot::default() }, &rates(vec![]))
+        };
+        assert!(seen(1).is_empty());
+        assert!(matches!(&seen(5)[..], [(_, _, Sign::Neither)]));
+        let signs = seen(500);
+        assert_eq!(names(&signs), ["unknown_subscribers"]);
+        let (_, about, Sign::Bad(text)) = &signs[0] else { panic!("{signs:?}") };
+        assert!(about == "lan" && text.contains("500 packets per second"), "{text}");
+        assert!(text.contains("4.0 Mbit/s; last 10.1.7.9"), "{text}");
+    }
+
+    #[test]
+    fn a_promise_broken_in_the_window_is_told_with_its_cause() {
+        let last = ViolationSnapshot {
+            breach: "share".into(),
+            cause: "ring".into(),
+            class: Some("voice".into()),
+            ..ViolationSnapshot::default()
+        };
+        let of = |violations| {
+            let last = Some(last.clone());
+            let audit = Some(AuditSnapshot { violations, last, ..AuditSnapshot::default() });
+            let link = LinkSnapshot { port: "wan".into(), audit, ..LinkSnapshot::default() };
+            let window = Snapshot { links: vec![link], ..Snapshot::default() };
+            of_all(&window, &rates(Vec::new()))
+        };
+        assert!(of(0).is_empty());
+        let told = of(2);
+        assert_eq!(names(&told), ["promise_broken"]);
+        let Sign::Bad(text) = &told[0].2 else { panic!("{told:?}") };
+        assert!(text.contains("link wan") && text.contains("voice"), "{text}");
+        assert!(text.contains("transmit ring"), "{text}");
     }
 
     #[test]

@@ -1,56 +1,39 @@
-//! What is answered at which path. Everything is read; nothing can be changed.
+//! What is answered at which path. All but one is read; what may be changed is in `changes`.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use evenkeel_control::{Client, ClientError};
+use evenkeel_control::Client;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::accept::MAX_STREAMS;
+use crate::served::{BUSY, Served, failed, no_such_router};
 use crate::state::State;
-use crate::{metrics, past};
+use crate::token::Token;
+use crate::{changes, lists, metrics, past};
 
 /// Windows that are told at most, the last hour of them.
 const MAX_WINDOWS: usize = 3_600;
-
 /// Windows of the past that are told at most.
 const MAX_POINTS: usize = 2_000;
-/// Flows that are told at most.
-const MAX_FLOWS: usize = 1_000;
-/// Answers that read files or ask routers at the same time.
-const SLOW: usize = 2;
-/// How long such an answer waits for its turn.
-const WAIT: Duration = Duration::from_secs(10);
-/// What those are told that wait for longer.
-const BUSY: &str = "too many ask for this at the same time: try again later";
-
-/// What answers share.
-#[derive(Clone)]
-struct Served {
-    state: Arc<State>,
-    streams: Arc<Semaphore>,
-    slow: Arc<Semaphore>,
-    hosts: Arc<[String]>,
-}
 
 /// The page and what it needs: all of it in the program, nothing from elsewhere.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("../page/page.js")),
+    ("/lists.js", "text/javascript; charset=utf-8", include_str!("../page/lists.js")),
     ("/more.js", "text/javascript; charset=utf-8", include_str!("../page/more.js")),
     ("/uPlot.js", "text/javascript; charset=utf-8", include_str!("../page/uPlot.iife.min.js")),
     ("/uPlot.css", "text/css; charset=utf-8", include_str!("../page/uPlot.min.css")),
@@ -62,10 +45,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>) -> Router {
-    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-    let slow = Arc::new(Semaphore::new(SLOW));
-    let served = Served { state, streams, slow, hosts: hosts.into() };
+pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>, token: Option<Token>) -> Router {
+    let served = Served::new(state, hosts, token);
     let mut routes = Router::new();
     for (path, kind, text) in FILES {
         routes =
@@ -76,20 +57,18 @@ pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>) -> Router {
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/routers", get(routers))
         .route("/api/v1/routers/{router}/state", get(state_of))
+        .route("/api/v1/routers/{router}/subscribers", get(lists::subscribers))
         .route("/api/v1/routers/{router}/windows", get(windows))
         .route("/api/v1/routers/{router}/marks", get(marks))
         .route("/api/v1/routers/{router}/alarms", get(alarms))
         .route("/api/v1/routers/{router}/history", get(history))
         .route("/api/v1/routers/{router}/explain", get(explain))
-        .route("/api/v1/routers/{router}/flows", get(flows))
+        .route("/api/v1/routers/{router}/flows", get(lists::flows))
+        .route("/api/v1/routers/{router}/changes", post(changes::change))
         .route("/api/v1/events", get(events))
         .fallback(|| async { failed(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .layer(middleware::from_fn_with_state(served.clone(), guard))
         .with_state(served)
-}
-
-fn failed(status: StatusCode, text: &str) -> Response {
-    (status, Json(json!({ "error": text }))).into_response()
 }
 
 /// Refuses names that are not ours, and puts on every answer what browsers should know.
@@ -155,10 +134,6 @@ async fn routers(Shared(served): Shared<Served>) -> Json<Value> {
     let interval_s = served.state.interval.as_secs_f64();
     let routers: Vec<Value> = served.state.routers.iter().map(router).collect();
     Json(json!({ "interval_s": interval_s, "routers": routers }))
-}
-
-fn no_such_router() -> Response {
-    failed(StatusCode::NOT_FOUND, "no router of this name: /api/v1/routers lists them")
 }
 
 async fn state_of(Shared(served): Shared<Served>, Path(name): Path<String>) -> Response {
@@ -244,33 +219,6 @@ async fn history(
     }
 }
 
-/// How many flows.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Top {
-    #[serde(default = "hundred")]
-    top: usize,
-}
-
-fn hundred() -> usize {
-    100
-}
-
-async fn flows(
-    Shared(served): Shared<Served>,
-    Path(name): Path<String>,
-    Query(Top { top }): Query<Top>,
-) -> Response {
-    let Some(router) = served.state.router(&name) else { return no_such_router() };
-    let socket = router.watched.socket.clone();
-    let ask = move || Client::connect(&socket)?.busiest(top.clamp(1, MAX_FLOWS));
-    match served.slowly(ask).await {
-        Some(Ok(flows)) => Json(json!({ "router": name, "flows": flows })).into_response(),
-        Some(Err(error)) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        None => failed(StatusCode::SERVICE_UNAVAILABLE, BUSY),
-    }
-}
-
 /// Which flow.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -284,31 +232,12 @@ async fn explain(
     Path(name): Path<String>,
     Query(About { flow, link }): Query<About>,
 ) -> Response {
-    let Some(router) = served.state.router(&name) else { return no_such_router() };
-    let socket = router.watched.socket.clone();
-    let ask = move || Client::connect(&socket)?.explain(&flow, link.as_deref());
-    match served.slowly(ask).await {
-        Some(Ok(text)) => {
-            let lines: Vec<&str> = text.lines().collect();
-            Json(json!({ "router": name, "lines": lines })).into_response()
-        }
-        Some(Err(ClientError::Refused(why))) => failed(StatusCode::BAD_REQUEST, &why),
-        Some(Err(error)) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        None => failed(StatusCode::SERVICE_UNAVAILABLE, BUSY),
-    }
-}
-
-impl Served {
-    /// Does what takes time beside the others' answers, a few at a time; `None`: too many want to.
-    async fn slowly<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let place = Arc::clone(&self.slow).acquire_owned();
-        let place = tokio::time::timeout(WAIT, place).await.ok()?.ok()?;
-        let done = tokio::task::spawn_blocking(move || (work(), place)).await;
-        done.ok().map(|(done, _place)| done)
-    }
+    let ask = move |router: &mut Client| router.explain(&flow, link.as_deref());
+    let told = |text: String| {
+        let lines: Vec<&str> = text.lines().collect();
+        json!({ "router": name, "lines": lines })
+    };
+    served.ask(&name, ask, told).await
 }
 
 async fn events(Shared(served): Shared<Served>) -> Response {
@@ -353,7 +282,7 @@ mod tests {
     fn the_page_asks_for_nothing_from_elsewhere_and_is_small() {
         let size: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
         assert!(size <= 300 << 10, "{size} bytes");
-        for (path, _, text) in &FILES[..4] {
+        for (path, _, text) in &FILES[..5] {
             assert!(!text.contains("//cdn") && !text.contains("src=\"http"), "{path}");
         }
     }

@@ -1,8 +1,9 @@
 //! What routers count, over HTTP: Prometheus metrics, JSON, an event stream and a live page.
 //!
 //! A process of its own. It reads control sockets, best those for monitoring (`[router] monitor`),
-//! and can change nothing: it sends no request that is not a question. Nothing of this crate runs
-//! in a router's process; nothing asynchronous is below a router's crates (scripts/test.sh).
+//! and can change nothing: unless it was given a token, it sends no request that is not a question.
+//! Nothing of this crate runs in a router's process; nothing asynchronous is below a router's
+//! crates (scripts/test.sh).
 //!
 //! - `watch`: a thread per router reads its counters each interval, and finds it again after it was
 //!   restarted.
@@ -10,18 +11,25 @@
 //! - `past`: files of what was, from seconds to a month (crate `history`).
 //! - `alarms`, `hook`: what should be known without looking, and a command that is told.
 //! - `metrics`: the counters of all routers as OpenMetrics, named by their declarations.
-//! - `http`, `accept`: the routes, and the bounds for slow, many and hostile clients.
+//! - `list`, `lists`: flows and subscribers, page by page, read once for all who look.
+//! - `changes`, `token`: the few changes that who shows the token may ask for.
+//! - `http`, `served`, `accept`: the routes, and the bounds for slow, many and hostile clients.
 #![forbid(unsafe_code)]
 
 mod accept;
 mod alarms;
+mod changes;
 mod hook;
 mod http;
+mod list;
+mod lists;
 mod mark;
 mod metrics;
 mod options;
 mod past;
+mod served;
 mod state;
+mod token;
 mod watch;
 
 use std::net::{SocketAddr, TcpListener};
@@ -35,6 +43,7 @@ pub use hook::Hook;
 use options::check_names;
 pub use options::{HISTORY, LISTEN, Options, ServeError, Watched};
 use state::State;
+pub use token::{Token, TokenError};
 
 /// A server that runs. Dropping it stops it.
 #[derive(Debug)]
@@ -54,6 +63,8 @@ impl Server {
         check_names(&options.routers)?;
         let failed = |source| ServeError::Listen { address: options.listen, source };
         let socket = TcpListener::bind(options.listen).map_err(failed)?;
+        // std's queue has 128 places: in a flood the kernel drops who comes then, for a second.
+        rustix::net::listen(&socket, accept::WAITING).map_err(|error| failed(error.into()))?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let state = Arc::new(State::new(&options)?);
@@ -65,7 +76,7 @@ impl Server {
         }
         // One thread does: answers are short, and the routers' sockets are read elsewhere.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let routes = http::routes(Arc::clone(&state), options.hosts);
+        let routes = http::routes(Arc::clone(&state), options.hosts, options.token);
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async {

@@ -1,5 +1,7 @@
 //! What happened, as it is told and noted.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use evenkeel_history::Happened;
 use serde::Serialize;
 
@@ -30,4 +32,10 @@ impl From<&Mark> for Happened {
     fn from(Mark { time_ms, kind, text }: &Mark) -> Self {
         Self { time_ms: *time_ms, kind: kind.clone(), text: text.clone() }
     }
+}
+
+/// Now, ms since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -326,9 +326,9 @@ mod tests {
     use evenkeel_core::Bytes;
     use evenkeel_core::measure::ClassCounters;
     use evenkeel_router::snapshot::{
-        AdmissionSnapshot, BalancerSnapshot, ClassSnapshot, ClusterSnapshot, CycleSnapshot,
-        FairDropSnapshot, FollowSnapshot, LinkSnapshot, PortSnapshot, RemovedSnapshot,
-        ServiceSnapshot, UserSnapshot,
+        AdmissionSnapshot, AuditSnapshot, BalancerSnapshot, BranchSnapshot, ClassSnapshot,
+        ClusterSnapshot, CycleSnapshot, FairDropSnapshot, FollowSnapshot, LinkSnapshot,
+        PortSnapshot, RemovedSnapshot, ServiceSnapshot, TreeSnapshot, UserSnapshot,
     };
 
     /// A router with one of everything that can be counted.
@@ -355,6 +355,12 @@ mod tests {
             calls: [1, 2, 3],
             admission: Some(admission),
             follow: Some(FollowSnapshot::default()),
+            tree: Some(TreeSnapshot {
+                nodes: vec![BranchSnapshot { name: "north".into(), ..Default::default() }],
+                last_unknown: Some("10.7.7.7".into()),
+                ..TreeSnapshot::default()
+            }),
+            audit: Some(AuditSnapshot::default()),
             classes: vec![class],
             ..LinkSnapshot::default()
         };

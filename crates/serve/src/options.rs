@@ -9,6 +9,7 @@ use evenkeel_history::HistoryError;
 use thiserror::Error;
 
 use crate::hook::Hook;
+use crate::token::Token;
 
 /// Where it listens unless told.
 pub const LISTEN: &str = "127.0.0.1:7717";
@@ -41,6 +42,9 @@ pub struct Options {
     pub history: Option<(PathBuf, u64)>,
     /// What is run for each alarm.
     pub hook: Option<Hook>,
+    /// What who changes something must show; `None`: nobody can. The routers' sockets must be
+    /// control sockets then.
+    pub token: Option<Token>,
 }
 
 /// Why nothing is served.
@@ -92,5 +96,6 @@ pub(crate) fn edge() -> Options {
         hosts: Vec::new(),
         history: None,
         hook: None,
+        token: None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use evenkeel_control::rates::RouterRates;
 use evenkeel_control::{JournalLine, Version};
@@ -16,7 +16,8 @@ use tokio::sync::broadcast;
 
 use crate::alarms::{self, Alarm, Alarms, Kind};
 use crate::hook::Hook;
-use crate::mark::Mark;
+use crate::list::Lists;
+use crate::mark::{Mark, now_ms};
 use crate::options::{HISTORY, Options, Watched};
 use crate::past::Past;
 
@@ -54,6 +55,7 @@ pub(crate) struct Router {
     pub(crate) watched: Watched,
     /// The file of its past.
     pub(crate) file: Option<PathBuf>,
+    pub(crate) lists: Lists,
     seen: RwLock<Seen>,
     past: Mutex<Past>,
 }
@@ -116,7 +118,8 @@ impl State {
             seen.remember_marks(&marks);
             let file = place.map(|(folder, _)| crate::past::file_of(folder, &watched.name));
             let past = Mutex::new(past);
-            Ok(Router { watched: watched.clone(), file, seen: RwLock::new(seen), past })
+            let (watched, lists, seen) = (watched.clone(), Lists::default(), RwLock::new(seen));
+            Ok(Router { watched, file, lists, seen, past })
         };
         Ok(Self {
             routers: options.routers.iter().map(router).collect::<Result<_, _>>()?,
@@ -190,10 +193,14 @@ impl State {
             seen.journal = Some(last.number);
         }
         // What an earlier life of this server has read already, or this one before the router was
-        // started anew.
-        let known = seen.marks.back().map_or(0, |mark| mark.time_ms);
+        // started anew, ends with a line that is known; times do not tell, as clocks are set back.
+        // (After more than MAX_MARKS other things it is told a second time.)
+        let is_known = |line: &JournalLine| {
+            seen.marks.iter().any(|mark| mark.time_ms == line.time_ms && mark.text == line.text)
+        };
+        let known = lines.iter().rposition(is_known).map_or(0, |last| last + 1);
         drop(seen);
-        let new = lines.into_iter().filter(|line| line.time_ms > known);
+        let new = lines.into_iter().skip(known);
         let marks: Vec<_> = new.map(|line| Mark::change(line.time_ms, line.text)).collect();
         self.happened(router, &marks);
     }
@@ -301,11 +308,6 @@ const ANEW: &str = "was started anew";
 
 fn rows(window: &RouterRates) -> usize {
     window.links.iter().map(|link| 1 + link.classes.len()).sum()
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What changed between two readings, in words: what an operator looks for beside a curve that
@@ -424,5 +426,28 @@ mod tests {
         seen.remember(&at(3_000, &links), 3_600);
         assert_eq!(seen.windows.back().map(|last| last.time_ms), Some(3_000));
         assert_eq!(seen.windows.len(), 601);
+    }
+
+    /// Whoever reads the journal again knows what was read, and the clock that was set back in
+    /// between hides nothing: until it had caught up, no change was noted.
+    #[test]
+    fn lines_of_the_journal_are_noted_once_whatever_the_clock_does() {
+        let state = state();
+        let line = |number, time_ms, text: &str| JournalLine {
+            number,
+            time_ms,
+            level: "info".to_owned(),
+            text: text.to_owned(),
+        };
+        let (a, b) = (line(1, 9_000, "a"), line(2, 9_001, "b"));
+        let back = line(3, 2_000, "an hour back");
+        state.said(0, Some(vec![a.clone(), b.clone()]));
+        assert_eq!(state.journal_after(0), Some(2));
+        // Read whole once more, as after a start of the router that was none.
+        state.said(0, Some(vec![a, b, back]));
+        state.said(0, Some(vec![line(4, 2_000, "and at once")]));
+        let texts = state.routers[0]
+            .read(|seen| seen.marks.iter().map(|mark| mark.text.clone()).collect::<Vec<_>>());
+        assert_eq!(texts, ["a", "b", "an hour back", "and at once"]);
     }
 }

@@ -12,7 +12,7 @@ use evenkeel_report::FlowRow;
 use evenkeel_scenario::Scenario;
 use evenkeel_traffic::emulate::{Emulator, Fate};
 use evenkeel_world::payload::Stamp;
-use evenkeel_world::{Acceptance, Arrived};
+use evenkeel_world::{Acceptance, Arrived, Followed, flow_of_ports};
 
 use crate::error::SimError;
 use crate::header;
@@ -40,6 +40,15 @@ pub(crate) struct Direction {
     pub(crate) arrived: u64,
 }
 
+/// The flows of UDP of a `[[traffic]]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FollowedFlows {
+    /// Ports of the first of them.
+    pub(crate) ports: (u16, u16),
+    pub(crate) sent: Followed,
+    pub(crate) arrived: Followed,
+}
+
 /// Packets sent and received of one `[[traffic]]`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
@@ -51,6 +60,8 @@ pub(crate) struct Tally {
     pub(crate) before: (u64, u64),
     /// What arrived in this window.
     pub(crate) arrived: Arrived,
+    /// What was sent and what arrived of each of its flows, if it is UDP's; ports of the first.
+    pub(crate) followed: Option<Box<FollowedFlows>>,
     /// How long flows wait to be let in, where that is measured.
     pub(crate) acceptance: Option<Box<Acceptance>>,
     /// What endpoints that are done had counted: senders', receivers'.
@@ -84,7 +95,7 @@ impl End {
             end_s: (done && row.asked_bytes.is_some()).then(|| now.as_secs_f64()),
             until_s: if done { now.as_secs_f64() } else { row.until_s.min(now.as_secs_f64()) },
             delivered_bytes: counters.acknowledged_bytes,
-            sent_packets: counters.data_segments,
+            sent_packets: Some(counters.data_segments),
             lost_packets: counters.retransmitted,
             timeouts: Some(counters.timeouts),
             ..row
@@ -106,6 +117,8 @@ pub(crate) struct Engine {
     pub(crate) tallies: Vec<Tally>,
     /// Flows of ends that are done.
     pub(crate) flows: Vec<FlowRow>,
+    /// What to say of the run besides.
+    pub(crate) notes: Vec<String>,
     /// Frames on wires that take time, and free places among them.
     store: Vec<SimFrame>,
     free: Vec<u32>,
@@ -135,6 +148,7 @@ impl Engine {
             ends: Vec::new(),
             tallies,
             flows: Vec::new(),
+            notes: Vec::new(),
             store: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -211,6 +225,10 @@ impl Engine {
                 let (direction, traffic) = (sender.direction, sender.traffic);
                 if let Some(acceptance) = &mut self.tallies[traffic as usize].acceptance {
                     acceptance.sent(sender.flow_key(), self.now);
+                }
+                if let Some(followed) = &mut self.tallies[traffic as usize].followed {
+                    let flow = flow_of_ports(followed.ports, sender.ports());
+                    followed.sent.count(flow, sender.ip_len(), self.now);
                 }
                 let frame = sender.frame(self.now);
                 let next = sender.next(self.now);
@@ -391,6 +409,10 @@ impl Engine {
 fn count(tally: &mut Tally, read: &header::Read, stamp: Option<Stamp>, now: Nanos) {
     tally.arrived.packets += 1;
     tally.arrived.bytes += u64::from(read.ip_len);
+    if let Some(followed) = &mut tally.followed {
+        let flow = flow_of_ports(followed.ports, (read.source_port, read.destination_port));
+        followed.arrived.count(flow, u64::from(read.ip_len), now);
+    }
     if let Some(acceptance) = &mut tally.acceptance {
         // A SYN carries no stamp: for it, the way through the network counts too.
         let sent = stamp.map_or(now, |stamp| stamp.at);

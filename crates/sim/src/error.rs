@@ -32,6 +32,19 @@ pub enum SimError {
         /// The interface of the port.
         interface: String,
     },
+    /// A link has a queueing discipline of Linux.
+    #[error(
+        "{place}: link {link} of {router} has a queueing discipline of Linux, which only the lab \
+         can have: `evenkeel lab` runs it"
+    )]
+    Linux {
+        /// Where it stands, `file:line`.
+        place: String,
+        /// The router.
+        router: String,
+        /// The link.
+        link: String,
+    },
     /// A router's pipeline refuses its configuration.
     #[error("router {router}: {source}")]
     Router {

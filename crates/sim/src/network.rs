@@ -2,12 +2,12 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
-use evenkeel_scenario::{Scenario, Traffic};
+use evenkeel_scenario::{Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::{FlowArrivals, Replay, Source, SourceError};
-use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, source_of, wires};
+use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, sampling, source_of, wires};
 
 use crate::connection;
-use crate::engine::{Direction, Engine, Tally, Target, host_number};
+use crate::engine::{Direction, Engine, FollowedFlows, Tally, Target, host_number};
 use crate::error::{SimError, TrafficError};
 use crate::router::SimRouter;
 use crate::source::{Schedule, Sender, numbered};
@@ -36,8 +36,15 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
     for traffic in &scenario.traffic {
         // Elsewhere it is not looked at: it costs a look-up for each packet.
         let acceptance = scenario.measures_acceptance().then(Box::default);
+        // A recording holds flows of whatever kind.
+        let followed = !traffic.kind.is_tcp() && traffic.kind != TrafficKind::Replay;
+        let key = sampling::flow_key(scenario, traffic).filter(|_| followed);
         tallies.push(Tally {
             to: host_number(scenario, &traffic.to)?,
+            followed: key.map(|key| {
+                let ports = (key.source_port, key.destination_port);
+                Box::new(FollowedFlows { ports, ..FollowedFlows::default() })
+            }),
             acceptance,
             ..Tally::default()
         });
@@ -91,9 +98,10 @@ fn add_traffic(
                     .recording
                     .as_deref()
                     .ok_or_else(|| TrafficError::NoRecording.of(traffic))?;
-                let packets =
+                let recording =
                     recording::read(path).map_err(|error| TrafficError::from(error).of(traffic))?;
-                Schedule::Replay(Replay::new(packets, traffic.start, traffic.stop))
+                engine.notes.push(recording.told(path));
+                Schedule::Replay(Replay::new(recording.packets, traffic.start, traffic.stop))
             }
             SourceKind::Tcp => {
                 connection::add(engine, scenario, number, traffic, flow)?;

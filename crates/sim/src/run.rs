@@ -1,13 +1,11 @@
 //! One scenario from the first event to the judged rows.
 
-use std::net::SocketAddr;
-
 use evenkeel_core::Nanos;
 use evenkeel_report::{FlowRow, Judgement, Run, StepMark};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, TrafficKind, World};
+use evenkeel_scenario::{Scenario, World, linux_of};
 use evenkeel_world::sampling::{self, HostWindow, Places};
-use evenkeel_world::{checks, describe, wires};
+use evenkeel_world::{checks, describe, followed, wires};
 
 use crate::engine::{Engine, add};
 use crate::error::SimError;
@@ -36,6 +34,7 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     if let Some(model) = &scenario.core {
         return polled::run(&scenario, model);
     }
+    no_linux(&scenario)?;
     let places = Places::new(&scenario)?;
     let mut simulation = Simulation {
         places: places.all_measured(),
@@ -49,7 +48,8 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     let flows =
         scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
     let flows: Vec<FlowTotals> = flows.collect();
-    simulation.run.flows = follow(&scenario, engine, &flows);
+    simulation.run.notes.append(&mut engine.notes);
+    simulation.run.flows = follow(&scenario, engine);
     let judgements: Vec<Judgement> =
         evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
     Ok(Outcome {
@@ -62,38 +62,30 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     })
 }
 
-/// A row for each flow, in order of their beginning: TCP connections, and traffic of UDP that is
-/// one flow.
-fn follow(scenario: &Scenario, engine: &mut Engine, totals: &[FlowTotals]) -> Vec<FlowRow> {
+/// Refuses disciplines of Linux: there is no kernel here.
+fn no_linux(scenario: &Scenario) -> Result<(), SimError> {
+    for router in &scenario.routers {
+        for link in &router.config.links {
+            if let Some(linux) = linux_of(&link.discipline) {
+                let (place, router) = (linux.place.clone(), router.name.clone());
+                return Err(SimError::Linux { place, router, link: link.port.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A row for each flow, in order of their beginning: TCP connections, and what sources send by UDP.
+fn follow(scenario: &Scenario, engine: &mut Engine) -> Vec<FlowRow> {
     let now = engine.now;
     let mut flows = std::mem::take(&mut engine.flows);
     flows.extend(engine.ends.iter_mut().flatten().filter_map(|end| end.row(now)));
-    for (traffic, totals) in scenario.traffic.iter().zip(totals) {
-        let many = traffic.flows > 1 || matches!(traffic.kind, TrafficKind::Flows { .. });
-        // A recording holds flows of whatever kind.
-        if many || traffic.kind.is_tcp() || traffic.kind == TrafficKind::Replay {
-            continue;
-        }
-        let Some(key) = sampling::flow_key(scenario, traffic) else { continue };
-        let headers = if traffic.ipv6 { 48 } else { 28 };
-        flows.push(FlowRow {
-            traffic: traffic.name.clone(),
-            transport: "udp".to_owned(),
-            source: SocketAddr::new(key.source, key.source_port).to_string(),
-            destination: SocketAddr::new(key.destination, key.destination_port).to_string(),
-            start_s: traffic.start.as_secs_f64(),
-            until_s: traffic.stop.min(now).as_secs_f64(),
-            delivered_bytes: totals.received_bytes - headers * totals.received_packets,
-            sent_packets: totals.sent_packets,
-            lost_packets: totals.sent_packets - totals.received_packets,
-            ..FlowRow::default()
-        });
+    for (traffic, tally) in scenario.traffic.iter().zip(&engine.tallies) {
+        let Some(of) = &tally.followed else { continue };
+        let counts = (&of.sent, &of.arrived);
+        flows.extend(followed::rows(scenario, traffic, counts, (Nanos::ZERO, now)));
     }
-    let place = |flow: &FlowRow| scenario.traffic.iter().position(|of| of.name == flow.traffic);
-    flows.sort_by(|a, b| {
-        let by_start = a.start_s.total_cmp(&b.start_s);
-        by_start.then_with(|| (place(a), a.flow).cmp(&(place(b), b.flow)))
-    });
+    followed::sort(scenario, &mut flows);
     flows
 }
 

@@ -77,7 +77,7 @@ impl Sender {
         let (at, ip_len, flow) = match &mut self.schedule {
             Schedule::Flow(source) => source.next(now).map(|e| (e.at, e.ip_len, 0))?,
             Schedule::Flows(flows) => flows.next().map(|e| (e.at, e.ip_len, e.flow))?,
-            Schedule::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, 0))?,
+            Schedule::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, e.flow))?,
         };
         let ip_len = ip_len.max(SHORTEST);
         if (ip_len, flow) != self.due {
@@ -89,8 +89,19 @@ impl Sender {
 
     /// What tells the flow of the packet that is due from others of its traffic.
     pub(crate) fn flow_key(&self) -> u64 {
-        let Addresses { source, destination, .. } = numbered(self.addresses, self.due.1);
-        flow_key(source.port(), destination.port())
+        let (source, destination) = self.ports();
+        flow_key(source, destination)
+    }
+
+    /// The ports of the packet that is due.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        let Addresses { source, destination, .. } = self.addresses;
+        ports_of_flow(source.port(), destination.port(), self.due.1)
+    }
+
+    /// The length of the packet that is due.
+    pub(crate) fn ip_len(&self) -> u64 {
+        self.due.0.0
     }
 
     /// The frame of the packet that is due, sent at `now`.

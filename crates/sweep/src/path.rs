@@ -131,17 +131,26 @@ pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), Pat
     Ok(())
 }
 
-/// The table in a list with this name, port, or (if it is a number) index.
+/// What an item of a list is called: its name, its port, or the two ends of a wire.
+fn name_of(value: &Value) -> Option<String> {
+    let table = value.as_table()?;
+    let name = ["name", "port"].iter().find_map(|key| table.get(*key)?.as_str());
+    name.map(str::to_owned).or_else(|| {
+        let ends: Option<Vec<_>> =
+            table.get("ends")?.as_array()?.iter().map(Value::as_str).collect();
+        Some(ends?.join("/"))
+    })
+}
+
+/// The table in a list with this name, port, ends (in either order), or (if it is a number) index.
 fn pick<'t>(items: &'t mut [Value], item: &str, path: &str) -> Result<&'t mut Table, PathError> {
-    let name = |value: &Value| -> Option<String> {
-        let table = value.as_table()?;
-        ["name", "port"].iter().find_map(|key| table.get(*key)?.as_str()).map(str::to_owned)
+    let turned = item.split_once('/').map(|(a, b)| format!("{b}/{a}"));
+    let is_meant = |value: &Value| {
+        name_of(value).is_some_and(|name| name == item || turned.as_deref() == Some(&name))
     };
-    let known: Vec<String> = items.iter().filter_map(name).collect();
-    let at = items
-        .iter()
-        .position(|value| name(value).as_deref() == Some(item))
+    let at = (items.iter().position(is_meant))
         .or_else(|| item.parse().ok().filter(|index| *index < items.len()));
+    let known: Vec<String> = items.iter().filter_map(name_of).collect();
     let table = at.and_then(|at| items[at].as_table_mut());
     table.ok_or_else(|| PathError::NoItem {
         path: path.to_owned(),
@@ -155,7 +164,8 @@ mod tests {
     use super::*;
 
     fn scenario() -> Table {
-        "[[router]]\nname = \"r1\"\n[[router.config.link]]\nport = \"sink\"\nlimit = 5\n"
+        "[[router]]\nname = \"r1\"\n[[router.config.link]]\nport = \"sink\"\nlimit = 5\n\
+         [[wire]]\nends = [\"h1\", \"r1\"]\n[[wire]]\nends = [\"r1\", \"sink\"]\n"
             .parse()
             .unwrap()
     }
@@ -165,10 +175,14 @@ mod tests {
         let mut table = scenario();
         put(&mut table, "router[r1].config.link[sink].limit", Value::Integer(7)).unwrap();
         put(&mut table, "router[0].config.link[sink].ring.slots", Value::Integer(4)).unwrap();
+        put(&mut table, "wire[r1/sink].rate", Value::Integer(3)).unwrap();
+        put(&mut table, "wire[r1/h1].rate", Value::Integer(2)).unwrap();
         put(&mut table, "duration", Value::String("5s".to_owned())).unwrap();
         let link = &table["router"][0]["config"]["link"][0];
         assert_eq!(link["limit"].as_integer(), Some(7));
         assert_eq!(link["ring"]["slots"].as_integer(), Some(4));
+        assert_eq!(table["wire"][1]["rate"].as_integer(), Some(3));
+        assert_eq!(table["wire"][0]["rate"].as_integer(), Some(2));
         assert_eq!(table["duration"].as_str(), Some("5s"));
     }
 
@@ -177,6 +191,7 @@ mod tests {
         let refused =
             |path: &str| put(&mut scenario(), path, Value::Integer(1)).unwrap_err().to_string();
         assert!(refused("router[r2].x").ends_with("there is no \"r2\"; there are: r1"));
+        assert!(refused("wire[h1/sink].rate").ends_with("there are: h1/r1, r1/sink"));
         assert!(refused("router.config").contains("router is a list; say which: router[name]"));
         assert!(refused("router[r1].name.x").contains("name is a string, not a table"));
         assert!(refused("router[r1").contains("`]` is missing"));

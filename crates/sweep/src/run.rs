@@ -179,7 +179,7 @@ fn simulate(
     let measure = |(name, _): &(String, String)| {
         let expectation =
             scenario.expectations.iter().find(|expectation| expectation.name == *name)?;
-        expectation.expr.sides(&Measured(&stats)).first().copied().flatten()
+        expectation.expr.sides(&Measured(&stats, &outcome.run)).first().copied().flatten()
     };
     let measures = sweep.measures.iter().map(measure).collect();
     let rows = stats.iter().flat_map(|step| step.classes.iter().map(|class| row(step, class)));

@@ -56,9 +56,9 @@ settings! {
         stated name: String = String::new(), written NAME, is required;
         /// What figures call it.
         stated label: Option<String> = None, absent "its name";
-        /// What it sets: a path of keys in the scenario, `[name]` choosing from a list by name or
-        /// port: `router[r1].config.link[sink].ring.slots`, `traffic[from-h1].rate`. Several paths
-        /// get the same value.
+        /// What it sets: a path of keys in the scenario, `[name]` choosing from a list by name, by
+        /// port or by ends: `router[r1].config.link[sink].ring.slots`, `wire[r1/sink].delay`.
+        /// Several paths get the same value.
         stated set: Vec<String> = Vec::new(), absent "nothing";
         /// Its values, as in the scenario; with `put`, or where only what is measured differs, any
         /// names or numbers.

@@ -29,6 +29,6 @@ pub mod source;
 
 pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
 pub use flows::{Beginnings, FlowArrivals, FlowEmission, FlowsConfig};
-pub use replay::Replay;
+pub use replay::{Recorded, Replay};
 pub use sizes::Sizes;
 pub use source::{Emission, Process, Source, SourceConfig, SourceError};

@@ -170,6 +170,10 @@ fn distribution(sizes: FlowSizes) -> String {
 /// Names and values of what a link is told to be: what differs from the defaults of its wire, and
 /// all of its discipline.
 pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'static str, String)> {
+    if let DisciplineConfig::Linux(linux) = &link.discipline {
+        let lines: Vec<_> = linux.command.lines().map(str::trim).collect();
+        return vec![("discipline", "linux".to_owned()), ("command", lines.join("; "))];
+    }
     let classes = config.class_names();
     let rate = link.core.rate.map_or_else(|| "unpaced".to_owned(), |rate| rate.to_string());
     let mut all = vec![("rate", rate)];
@@ -218,6 +222,13 @@ fn in_words(value: &Value, classes: &[&str]) -> String {
     }
 }
 
+/// The kind of a discipline; of one of Linux with the root's: `linux htb`.
+fn kind(discipline: &DisciplineConfig) -> String {
+    let DisciplineConfig::Linux(linux) = discipline else { return discipline.name().to_owned() };
+    let root = linux.command.split_whitespace().next().unwrap_or_default();
+    format!("{} {root}", discipline.name())
+}
+
 fn topology(scenario: &Scenario) -> Topology {
     let hosts = scenario.hosts.iter().map(|host| {
         let sent = scenario.traffic.iter().filter(|traffic| traffic.from == host.name);
@@ -234,7 +245,7 @@ fn topology(scenario: &Scenario) -> Topology {
     let routers = scenario.routers.iter().map(|router| {
         let own = used.iter().filter(|(name, ..)| *name == router.name);
         let labels =
-            own.map(|(.., link)| format!("{} to {}", link.discipline.name(), link.port)).collect();
+            own.map(|(.., link)| format!("{} to {}", kind(&link.discipline), link.port)).collect();
         TopologyNode { name: router.name.clone(), router: true, labels }
     });
     let wires = scenario.wires.iter().map(|wire| {

@@ -10,6 +10,7 @@
 //! - [`live`] are scenarios of a whole cluster at one switch;
 //! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
+//! - [`followed`] counts the packets of each flow, and puts flows into rows;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod describe;
 pub mod fairdrop_demo;
 #[cfg(test)]
 mod fixture;
+pub mod followed;
 pub mod live;
 pub mod payload;
 pub mod recording;
@@ -30,4 +32,5 @@ pub mod wires;
 
 pub use acceptance::Acceptance;
 pub use arrived::{Arrived, HostDelays, packet_rate};
-pub use source::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, ports_of_flow, source_of};
+pub use followed::Followed;
+pub use source::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, flow_of_ports, ports_of_flow, source_of};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use evenkeel_config::Work;
+use evenkeel_core::schedule::LinuxConfig;
 use evenkeel_core::{FlowKey, Nanos};
 use evenkeel_report::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Sample};
 use evenkeel_router::snapshot::ClassSnapshot;
@@ -175,12 +176,14 @@ pub fn rows(
 ) -> (Vec<Sample>, Vec<CallsSample>) {
     let window = window::between(earlier, later);
     let router = &window.counted.router;
-    let t_s = Nanos(window.end_ns).saturating_sub(start).as_secs_f64();
+    let t_s = seconds(window.end_ns, start);
     let window_s = Nanos(window.length_ns).as_secs_f64();
     let (mut samples, mut calls) = (Vec::new(), Vec::new());
     for link in window.counted.links.iter().filter(|link| places.passes(router, &link.port)) {
         let [none, one, many] = link.calls;
-        calls.push(CallsSample {
+        // Nobody counts the calls of the kernel's disciplines.
+        let counted = link.discipline != LinuxConfig::NAME;
+        calls.extend(counted.then(|| CallsSample {
             t_s,
             window_s,
             router: router.clone(),
@@ -196,7 +199,7 @@ pub fn rows(
                 streaming: seen.streaming,
                 refused: seen.refused_total(),
             }),
-        });
+        }));
         let now = later.link(&link.port);
         for class in &link.classes {
             let place = ClassAtLink {
@@ -216,6 +219,26 @@ pub fn rows(
     (samples, calls)
 }
 
+/// An instant as rows have it.
+fn seconds(at_ns: u64, start: Nanos) -> f64 {
+    Nanos(at_ns).saturating_sub(start).as_secs_f64()
+}
+
+/// What the router counts of a class on a link.
+fn count(row: &mut Sample, class: &ClassSnapshot) {
+    row.counts = class.counts;
+    row.dropped = class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect();
+    row.qlen = class.queued_packets;
+    row.queue_us = Some(class.queue_us);
+    row.queue_most = Some(class.queue_most);
+    row.transit = Delays {
+        count: class.out_packets,
+        sum_ns: class.delay_sum_ns,
+        max_ns: class.delay_max_ns,
+        buckets: class.delay_buckets.clone(),
+    };
+}
+
 /// The row of a class on a link: its counters, and what the hosts saw of its flows.
 fn sample(
     place: ClassAtLink,
@@ -223,22 +246,11 @@ fn sample(
     hosts: AtHosts,
     cycles: Option<CycleSample>,
 ) -> Sample {
-    Sample {
+    let mut row = Sample {
         router: place.router,
         link: place.link,
         class: place.class,
         offered: hosts.offered,
-        counts: class.counts,
-        dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
-        qlen: class.queued_packets,
-        queue_us: Some(class.queue_us),
-        queue_most: Some(class.queue_most),
-        transit: Delays {
-            count: class.out_packets,
-            sum_ns: class.delay_sum_ns,
-            max_ns: class.delay_max_ns,
-            buckets: class.delay_buckets.clone(),
-        },
         end_to_end: hosts.end_to_end,
         goodput_bytes: hosts.goodput_bytes,
         control: class.control.map(|control| ControlSample {
@@ -250,6 +262,27 @@ fn sample(
         acceptance: hosts.acceptance,
         waiting: hosts.waiting,
         ..Sample::default()
+    };
+    count(&mut row, class);
+    row
+}
+
+/// Puts the counters of one router, which has become known after the run, into its rows; what the
+/// hosts saw stays. `exact` are its snapshots, of which there is one at the end of each row's
+/// window.
+pub fn recount(samples: &mut [Sample], exact: &[Snapshot], start: Nanos) {
+    for pair in exact.windows(2) {
+        let [earlier, later] = pair else { continue };
+        let window = window::between(earlier, later);
+        let t_s = seconds(window.end_ns, start);
+        let here = |sample: &&mut Sample| sample.router == later.router && sample.t_s == t_s;
+        let rows = samples.iter_mut().filter(here);
+        for row in rows {
+            let link = window.counted.links.iter().find(|link| link.port == row.link);
+            if let Some(class) = link.and_then(|link| link.class(&row.class)) {
+                count(row, class);
+            }
+        }
     }
 }
 

@@ -40,6 +40,16 @@ pub const fn ports_of_flow(source: u16, destination: u16, flow: u64) -> (u16, u1
     (shifted(source, flow % SOURCE_PORTS), shifted(destination, flow / SOURCE_PORTS % SOURCE_PORTS))
 }
 
+/// Which flow has these ports where the first has `source` and `destination`: the other way round
+/// than [`ports_of_flow`].
+#[must_use]
+pub const fn flow_of_ports((source, destination): (u16, u16), ports: (u16, u16)) -> u64 {
+    const fn shift(from: u16, to: u16) -> u64 {
+        (to as u64 + SOURCE_PORTS - from as u64) % SOURCE_PORTS
+    }
+    shift(source, ports.0) + SOURCE_PORTS * shift(destination, ports.1)
+}
+
 /// The source of a flow. `stream` tells it from others of the run; times count from `start`.
 #[must_use]
 pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nanos) -> SourceKind {
@@ -101,5 +111,9 @@ mod tests {
         assert_eq!(ports_of_flow(40_001, 5_001, 25_534), (65_535, 5_001));
         assert_eq!(ports_of_flow(40_001, 5_001, 25_535), (1_024, 5_001));
         assert_eq!(ports_of_flow(40_001, 5_001, SOURCE_PORTS), (40_001, 5_002));
+        for flow in [0, 1, 30_000, SOURCE_PORTS - 1, SOURCE_PORTS, 3 * SOURCE_PORTS + 7] {
+            let ports = ports_of_flow(40_001, 65_535, flow);
+            assert_eq!(flow_of_ports((40_001, 65_535), ports), flow);
+        }
     }
 }

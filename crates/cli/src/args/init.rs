@@ -29,6 +29,10 @@ pub(crate) struct InitArgs {
     /// adsl-pppoa or adsl-pppoe, or bytes.
     #[arg(long, value_name = "LINE", value_parser = overhead, default_value = "ethernet")]
     pub(crate) overhead: FramingConfig,
+    /// Write what a router.toml of version 0.1 meant, and tell what has changed since.
+    #[arg(long, value_name = "OLD", conflicts_with_all = ["wan", "lan", "down", "up", "gateway",
+        "bridge", "isp", "lab"])]
+    pub(crate) from: Option<PathBuf>,
     /// Write although the file is there; what was in it stays in FILE~.
     #[arg(long)]
     pub(crate) force: bool,

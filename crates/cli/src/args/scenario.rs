@@ -22,6 +22,14 @@ pub(crate) enum ScenarioCommand {
         /// The files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Run each with so many seeds in the simulator and say how near its claims are to failing,
+        /// set against how much that varies.
+        #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u64).range(1..=1000))]
+        margins: Option<u64>,
+        /// Read the runs from these folders instead, of `evenkeel lab --repeat` or `evenkeel sim
+        /// --seeds`.
+        #[arg(long, value_name = "DIR", conflicts_with = "margins")]
+        of: Vec<PathBuf>,
     },
     /// List the scenarios below a folder.
     List {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::interval;
+use crate::argument::while_it_lasts;
 
 /// What to do with subscribers.
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,8 @@ pub(crate) enum SubscriberCommand {
     Set {
         /// Its name.
         name: String,
-        /// parent, prefixes, down, up, min_down, min_up or weight, and a value as in the list.
+        /// parent, prefixes, macs, vlans, sessions, down, up, min_down, min_up or weight, and a
+        /// value as in the list.
         #[arg(required = true, value_name = "FIELD=VALUE", value_parser = field)]
         fields: Vec<(String, String)>,
     },
@@ -53,8 +54,8 @@ pub(crate) enum SubscriberCommand {
         /// So many times its caps.
         #[arg(long, value_name = "TIMES", default_value_t = 2.0)]
         by: f64,
-        /// How long.
-        #[arg(long = "for", value_name = "TIME", value_parser = interval)]
+        /// How long, as 90s, 30min, 2h or 3d.
+        #[arg(long = "for", value_name = "TIME", value_parser = while_it_lasts)]
         time: Duration,
     },
     /// Write the list as it is now, with every change since its file, as CSV.

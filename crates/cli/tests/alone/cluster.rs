@@ -6,6 +6,7 @@
 mod etcd;
 mod switch;
 mod upgrade;
+mod xdp;
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -85,11 +86,11 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
-        Self::with("")
+        Self::of("", "")
     }
 
-    /// `membership` is added to the file of each router.
-    fn with(membership: &str) -> Self {
+    /// In the file of each router, `router` is added to that table and `membership` at the end.
+    fn of(router: &str, membership: &str) -> Self {
         let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src", "ed"];
         let net = TestNet::new(&nodes);
         net.ip("sw", "link add br0 type bridge");
@@ -133,10 +134,11 @@ impl Cluster {
             folder: tempfile::tempdir().unwrap(),
             net,
         };
+        let with = |text: String| text.replacen("[router]\n", &format!("[router]\n{router}"), 1);
         for id in 1..=3 {
-            cluster.start(&format!("f{id}"), &forwarder(id, 1, membership));
+            cluster.start(&format!("f{id}"), &with(forwarder(id, 1, membership)));
         }
-        cluster.start("lb", &balancer(membership));
+        cluster.start("lb", &with(balancer(membership)));
         cluster.traffic();
         cluster
     }

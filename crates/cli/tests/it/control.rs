@@ -300,3 +300,103 @@ fn serve_says_where_and_serves_what_the_router_counts() {
     assert_eq!(bad.status.code(), Some(2));
     assert!(String::from_utf8(bad.stderr).unwrap().contains("two routers are called a"));
 }
+
+/// Whoever shows the token changes the router; the log says both, and never the token.
+#[test]
+fn serve_lets_who_shows_the_token_change_something_and_its_log_does_not_tell_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let setup = Setup::new();
+    let file = setup.folder.path().join("token");
+    let token = "2c26b46b68ffc68ff99b453c1d304134";
+    std::fs::write(&file, token).unwrap();
+    let serve = |mode, arguments: &[&str]| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--token-file"]).arg(&file);
+        serve.args(arguments).arg(format!("r1={}", setup.folder.path().join("s").display()));
+        serve.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        serve
+    };
+    let refused = |mode, arguments: &[&str]| {
+        let output = serve(mode, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(0o600, &[]).contains("--allow-changes"));
+    let open = refused(0o644, &["--allow-changes"]);
+    assert!(open.contains("chmod 600") && !open.contains(token), "{open}");
+    let mut serve = serve(0o600, &["--allow-changes"]).spawn().unwrap();
+    let mut out = BufReader::new(serve.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("serving http://") {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let address = said.split("serving http://").nth(1).unwrap().split('/').next().unwrap();
+    let change = |token: &str| {
+        let body = r#"{"change":"rate","link":"wan","value":"8Mbit/s"}"#;
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /api/v1/routers/r1/changes HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let other = "f".repeat(token.len());
+    assert!(change(&other).starts_with("HTTP/1.1 401"));
+    assert_eq!(*setup.target.changes.lock().unwrap(), Vec::<String>::new());
+    let told = change(token);
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("8Mbit/s"), "{told}");
+    assert_eq!(setup.target.changes.lock().unwrap().len(), 1);
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    out.read_to_string(&mut said).unwrap();
+    serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    for line in ["would change something without the token", "router r1: changed over HTTP by "] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(!said.contains(token) && !said.contains(&other), "{said}");
+}
+
+/// On a file system of its own that only this script sees. Arguments: the command, the folder to
+/// mount over, the router's socket, and where to note what the server says.
+const FULL_DISK: &str = r#"
+mount -t tmpfs -o size=200k none "$2" || exit 99
+"$1" serve --listen 127.0.0.1:0 --history "$2" --history-size 64MiB "r1=$3"; echo "too large $?"
+"$1" serve --listen 127.0.0.1:0 --interval 200ms --history "$2" --history-size 64KiB "r1=$3" \
+  >"$4" 2>&1 &
+rows() { "$1" history "$2/r1.history" --step seconds 2>/dev/null | wc -l; }
+more_than() { for _ in $(seq 300); do [ "$(rows "$@")" -gt "$least" ] && return; sleep 0.1; done; }
+least=3; more_than "$@"
+cat /dev/zero >"$2/fill" 2>/dev/null
+echo "left $(stat -f -c %f "$2")"
+before=$(rows "$@"); least=$((before + 3)); more_than "$@"
+echo "noted $(($(rows "$@") > before))"
+"$1" history "$2/r1.history" --step seconds >/dev/full; echo "printed $?"
+kill $!
+"#;
+
+#[test]
+fn a_full_disk_is_told_at_the_start_and_costs_nothing_later() {
+    if !evenkeel_netns::testing::available("a_full_disk_is_told_at_the_start") {
+        return;
+    }
+    let setup = Setup::new();
+    let at = |name: &str| setup.folder.path().join(name);
+    std::fs::create_dir(at("disk")).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", FULL_DISK, "sh", env!("CARGO_BIN_EXE_evenkeel")])
+        .args([at("disk"), at("s"), at("log")])
+        .output()
+        .unwrap();
+    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+    let log = std::fs::read_to_string(at("log")).unwrap_or_default();
+    let wanted = "too large 1\nleft 0\nnoted 1\nprinted 1\n";
+    assert_eq!(text(&output), wanted, "{complained}{log}");
+    assert_eq!(complained.matches("No space left").count(), 2, "{complained}");
+    assert!(complained.contains("r1.history"), "{complained}");
+}

@@ -75,7 +75,8 @@ fn every_counter_of_a_class_is_told_everywhere() {
     let lines: Vec<Vec<&str>> = file.lines().map(|line| line.split(',').collect()).collect();
     let parquet = columns::samples(&[&report]);
     let result: serde_json::Value = serde_json::from_slice(&saved::to_json(&report)).unwrap();
-    let stats = report.runs[0].step_stats();
+    let run = &report.runs[0];
+    let stats = run.step_stats();
     let subject = Subject { router: "r1".into(), link: "wan".into(), class: Some("rest".into()) };
     let mut rows = Vec::new();
     let window = between(&snapshot(3, 0), &snapshot(4, 1));
@@ -100,7 +101,7 @@ fn every_counter_of_a_class_is_told_everywhere() {
             "{column}: result.json"
         );
         let metric = Metric::all().find(|metric| metric.name() == column).expect(column);
-        let measured = evenkeel_report::stats::Measured(&stats).value(metric, &subject, 0);
+        let measured = evenkeel_report::stats::Measured(&stats, run).value(metric, &subject, 0);
         assert_eq!(measured, Some(value as f64), "{column}: metric of expectations");
         assert!(
             page.contains(&format!("| `{column}` | {} | ", counter.unit)),

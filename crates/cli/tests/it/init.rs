@@ -35,6 +35,40 @@ fn check_accepts_what_init_writes_for_each_kind_of_machine() {
     }
 }
 
+/// A file of version 0.1 is read without a word, and means something else.
+#[test]
+fn a_file_of_0_1_is_told_what_has_changed_and_written_as_it_was_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.toml"), folder.path().join("new.toml"));
+    let text = "[[port]]\nname = \"wan\"\ninterface = \"ek-no\"\n\n\
+                [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\n";
+    fs::write(&old, text).unwrap();
+    let (old_name, new_name) = (old.display().to_string(), new.display().to_string());
+    let remedy = format!("`evenkeel init --from {old_name} NEW`");
+    let checked = evenkeel(&["check", &old_name]);
+    assert!(checked.status.success() && said(&checked).contains(&remedy), "{}", said(&checked));
+    let socket = folder.path().join("socket").display().to_string();
+    let run = evenkeel(&["run", &old_name, "--socket", &socket]);
+    assert!(!run.status.success() && said(&run).contains(&remedy), "{}", said(&run));
+    let written = evenkeel(&["init", "--from", &old_name, &new_name]);
+    assert!(written.status.success(), "{}", said(&written));
+    for wanted in ["link wan: discipline was", "[router] io was", "`bypass`"] {
+        assert!(said(&written).contains(wanted), "{}", said(&written));
+    }
+    let checked = evenkeel(&["check", &new_name]);
+    let told = said(&checked);
+    assert!(checked.status.success() && !told.contains("--from"), "{told}");
+    assert!(told.contains("    fifo\n") && told.contains("af-packet"), "{told}");
+    assert_eq!(fs::read_to_string(&old).unwrap(), text, "the old file is left as it is");
+    let faulty = folder.path().join("faulty.toml");
+    fs::write(&faulty, text.replace("rate", "rte")).unwrap();
+    let refused = evenkeel(&["init", "--from", &faulty.display().to_string(), &new_name]);
+    assert_eq!(refused.status.code(), Some(2));
+    let refused =
+        evenkeel(&["init", "--force", "--from", &faulty.display().to_string(), &new_name]);
+    assert!(said(&refused).contains("faulty.toml:"), "{}", said(&refused));
+}
+
 #[test]
 fn a_file_that_is_there_is_not_overwritten_unasked() {
     let folder = tempfile::tempdir().unwrap();

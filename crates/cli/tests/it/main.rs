@@ -6,5 +6,8 @@ mod control;
 mod counters;
 mod doctor;
 mod init;
+mod new;
+mod pack;
 mod report_and_sweep;
 mod sim;
+mod tutorial;

@@ -51,6 +51,45 @@ fn seeds_become_one_page_and_saved_results_an_index() {
     assert!(text(&empty.stderr).contains("holds no result.json"));
 }
 
+/// Own runs beside each other: with the mechanism, without it, and on real packets where that is
+/// possible; what does not fit is told.
+#[test]
+fn own_runs_stand_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let file = scenario("wfq-altq/fig3.toml");
+    let run = |args: &[&str]| {
+        let all = [&[args[0], &file, "--time-scale", "0.04", "--quiet"], &args[1..]].concat();
+        let output = evenkeel(&all);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    };
+    run(&["sim", "--seeds", "3", "--out", &at("wfq")]);
+    let mut folders = vec![at("wfq"), at("one")];
+    run(&["sim", "--out", &at("one")]);
+    if available("a comparison with a lab") {
+        run(&["lab", "--repeat", "2", "--out", &at("lab")]);
+        for seed in ["seed-1", "seed-2"] {
+            assert!(folder.path().join("lab").join(seed).join("flows.csv").is_file());
+        }
+        folders.push(at("lab"));
+    }
+    let out = at("page");
+    let mut args: Vec<&str> = vec!["compare", "--out", &out, "--title", "Ours <and> theirs"];
+    args.extend(folders.iter().map(String::as_str));
+    let compared = evenkeel(&args);
+    assert_eq!(compared.status.code(), Some(0), "{}", text(&compared.stderr));
+    let page = fs::read_to_string(Path::new(&out).join("index.html")).unwrap();
+    assert!(page.contains("<h1>Ours &lt;and&gt; theirs</h1>") && page.contains("3 of 3 as"));
+    assert!(page.contains("95 % confidence") && page.contains("Transit delay by percentile"));
+    assert_eq!(page.contains("<b>lab</b>, 2 runs"), folders.len() == 3);
+    assert!(page.len() < 1_000_000, "{}", page.len());
+    let samples = fs::read_to_string(Path::new(&out).join("samples.csv")).unwrap();
+    assert!(samples.lines().any(|line| line.contains(",one,sim,")), "the label is a column");
+
+    let missing = evenkeel(&["compare", &at("nowhere"), "--out", &out]);
+    assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));
+}
+
 /// A sweep of half a second per run, over these queue limits.
 fn sweep_of(limits: &str) -> String {
     format!(

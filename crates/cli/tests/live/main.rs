@@ -1,9 +1,12 @@
 //! The command on real interfaces. Needs root; says so and passes otherwise.
 
+mod audit;
 mod bridge;
 mod chaos;
+mod clocks;
 mod containers;
 mod gateway;
+mod ground;
 mod hang;
 mod hosts;
 mod kill;
@@ -20,5 +23,8 @@ mod seen;
 mod shape;
 mod shape_refused;
 mod short_queues;
+mod subscribers;
+mod subscribers_l2;
 mod tagged;
+mod upgrade;
 mod worlds;

@@ -199,7 +199,7 @@ pub(super) fn end(mut child: Child) {
 }
 
 /// One row of `ctl watch` for class `bulk`, as (mean delay in microseconds, packets sent).
-fn watched(live: &Live) -> (f64, f64) {
+pub(super) fn watched(live: &Live) -> (f64, f64) {
     let output =
         live.ctl(&["watch", "--count", "1", "--interval", "500ms", "--link", "wan", "--json"]);
     let rows = text(&output);

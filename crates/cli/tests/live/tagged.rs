@@ -9,16 +9,9 @@ use evenkeel_netns::testing::{eventually, eventually_some, has_tool};
 
 use crate::bridge::Bridge;
 
-/// Sends or receives numbered frames of ten kinds in turn, and prints the number, whether it is a
-/// call, and a digest of each.
-const FRAMES: &str = r#"
+/// Packets, and what may stand around them in a frame.
+pub(crate) const AROUND: &str = r#"
 import hashlib, socket, struct, sys, time
-what, interface, amount, gap = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-s.bind((interface, 0))
-
-def tell(number, call, frame):
-    print(number, call, hashlib.sha256(frame).hexdigest(), flush=True)
 
 def checksum(data):
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
@@ -26,8 +19,8 @@ def checksum(data):
         total = (total & 0xffff) + (total >> 16)
     return ~total & 0xffff
 
-def packet(number, call, v6):
-    data = b"evenkeel" + struct.pack("!IB", number, call) + bytes(40)
+def packet(number, call, v6, room=40):
+    data = b"evenkeel" + struct.pack("!IB", number, call) + bytes(room)
     udp = struct.pack("!4H", 1000 + number % 7, 9, 8 + len(data), 0 if not v6 else 1) + data
     tos = 46 << 2 if call else 0
     if v6:
@@ -50,6 +43,21 @@ def labels(count, ip):
 
 def ether(ip):
     return struct.pack("!H", 0x0800 if ip[0] >> 4 == 4 else 0x86dd) + ip
+
+def bound(interface):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    s.bind((interface, 0))
+    return s
+"#;
+
+/// Sends or receives numbered frames of ten kinds in turn, and prints the number, whether it is a
+/// call, and a digest of each.
+const FRAMES: &str = r#"
+what, interface, amount, gap = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+s = bound(interface)
+
+def tell(number, call, frame):
+    print(number, call, hashlib.sha256(frame).hexdigest(), flush=True)
 
 KINDS = [
     (False, ether),
@@ -126,7 +134,7 @@ impl Bridge {
     /// was sent, and what has come to `b`.
     fn exchange(&mut self, frames: u32, gap: f64, meanwhile: impl FnOnce(&mut Self)) -> [Told; 2] {
         let script = self.path("frames.py");
-        std::fs::write(&script, FRAMES).unwrap();
+        std::fs::write(&script, format!("{AROUND}{FRAMES}")).unwrap();
         let script = script.display();
         let mac = self.net.output("b", "cat /sys/class/net/b0/address");
         let ready = self.path("ready");

@@ -11,12 +11,17 @@ use evenkeel_settings::read::suggest;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::list::{Entry, Rates, Role, SubscriberList, prefixes, rate, weight};
+use super::list::{
+    Entry, L2_COLUMNS, Rates, Role, SubscriberList, column_of, l2_keys, prefixes, rate, weight,
+};
+use super::seen::tell_unseen;
 use super::{Faults, SubscriberTree};
 use crate::model::RouterConfig;
 
 /// What can be set of a subscriber or a node.
-pub const FIELDS: [&str; 7] = ["parent", "prefixes", "down", "up", "min_down", "min_up", "weight"];
+pub const FIELDS: [&str; 10] = [
+    "parent", "prefixes", "macs", "vlans", "sessions", "down", "up", "min_down", "min_up", "weight",
+];
 
 /// A change of a subscriber or a node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -91,6 +96,7 @@ impl RouterConfig {
                     up: Rates::default(),
                     weight: 0,
                     prefixes: Vec::new(),
+                    l2: Vec::new(),
                     line: 0,
                 };
                 set(&mut entry, fields, &mut faults)?;
@@ -102,6 +108,7 @@ impl RouterConfig {
             (_, None) => return Err(SubscriberChangeError::Nobody(name.clone())),
         }
         list.check(&mut faults);
+        tell_unseen(&list, &tree.section, &self.ports, &mut faults);
         if !faults.is_empty() {
             return Err(faults.into_diagnostics().into());
         }
@@ -129,6 +136,7 @@ impl RouterConfig {
             "min_up" => least(entry.up.guarantee),
             "weight" if entry.weight == 0 => String::new(),
             "weight" => (f64::from(entry.weight) / f64::from(WEIGHT_UNIT)).to_string(),
+            column if L2_COLUMNS.contains(&column) => entry.keys_of(column),
             _ => entry.prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(" "),
         };
         fields.iter().map(|(field, _)| (field.clone(), value(field))).collect()
@@ -170,6 +178,10 @@ fn set(
                 entry.parent = if is_link { String::new() } else { value.to_owned() };
             }
             "prefixes" => entry.prefixes = prefixes(value, 0, "prefixes", faults),
+            column if L2_COLUMNS.contains(&column) => {
+                entry.l2.retain(|key| column_of(key) != column);
+                entry.l2.extend(l2_keys(value, 0, column, faults));
+            }
             "down" => entry.down.cap = rate(value, 0, "down", faults),
             "up" => entry.up.cap = rate(value, 0, "up", faults),
             "min_down" => {
@@ -184,6 +196,7 @@ fn set(
             }
         }
     }
-    entry.role = if entry.prefixes.is_empty() { Role::Node } else { Role::Subscriber };
+    let is_node = entry.prefixes.is_empty() && entry.l2.is_empty();
+    entry.role = if is_node { Role::Node } else { Role::Subscriber };
     Ok(())
 }

@@ -3,12 +3,14 @@
 use csv::{ReaderBuilder, StringRecord, Trim};
 use evenkeel_settings::read::nearest;
 
-use super::list::{Role, SubscriberList, Texts, prefixes};
+use super::list::{FoundBy, Role, SubscriberList, Texts};
 use super::{Faults, wrong};
 
 /// The columns that a list can have.
-const COLUMNS: [&str; 9] =
-    ["name", "parent", "prefixes", "down", "up", "min_down", "min_up", "weight", "macs"];
+const COLUMNS: [&str; 11] = [
+    "name", "parent", "prefixes", "macs", "vlans", "sessions", "down", "up", "min_down", "min_up",
+    "weight",
+];
 
 /// Which line something is in. Asked in the order of the text.
 struct Lines<'t> {
@@ -114,16 +116,7 @@ pub(super) fn read(text: &str, role: Option<Role>, list: &mut SubscriberList, fa
     }
     for (line, row) in &rows.rows {
         let field = |column: &str| rows.field(row, column);
-        let found = prefixes(field("prefixes"), *line, "prefixes", faults);
-        if !field("macs").is_empty() {
-            let message = "subscribers are found by their prefixes, not by MAC, for the time \
-                           being: leave it empty and give prefixes";
-            faults.tell(*line, "macs", message);
-        }
-        if role == Some(Role::Node) && !found.is_empty() {
-            let message = "a node has no addresses: whoever has some is a subscriber";
-            faults.tell(*line, "prefixes", message);
-        }
+        let found = FoundBy::read(|column| field(column).to_owned(), *line, role, faults);
         let texts = Texts {
             line: *line,
             name: field("name"),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Faults;
-use super::list::{Role, SubscriberList, Texts, prefixes};
+use super::list::{FoundBy, Role, SubscriberList, Texts};
 
 /// An entry as it is written. Numbers of rates are Mbit/s.
 #[derive(Debug, Default, Deserialize)]
@@ -13,6 +13,9 @@ struct Written {
     name: String,
     parent: Option<String>,
     prefixes: Vec<String>,
+    macs: Vec<String>,
+    vlans: Vec<Value>,
+    sessions: Vec<Value>,
     down: Option<Value>,
     up: Option<Value>,
     min_down: Option<Value>,
@@ -45,7 +48,14 @@ pub(super) fn read(text: &str, role: Option<Role>, list: &mut SubscriberList, fa
                 continue;
             }
         };
-        let found = prefixes(&written.prefixes.join(","), line, "prefixes", faults);
+        let numbers = |of: &[Value]| of.iter().map(|one| text_of(Some(one))).collect::<Vec<_>>();
+        let field = |column: &str| match column {
+            "macs" => written.macs.join(","),
+            "vlans" => numbers(&written.vlans).join(","),
+            "sessions" => numbers(&written.sessions).join(","),
+            _ => written.prefixes.join(","),
+        };
+        let found = FoundBy::read(field, line, role, faults);
         let [down, up, min_down, min_up] =
             [&written.down, &written.up, &written.min_down, &written.min_up]
                 .map(|value| text_of(value.as_ref()));

@@ -12,7 +12,7 @@ use evenkeel_core::Prefix;
 use serde_json::{Map, Value};
 
 use super::csv::Rows;
-use super::list::{Role, SubscriberList, Texts};
+use super::list::{FoundBy, Role, SubscriberList, Texts};
 use super::{Faults, wrong};
 
 /// The columns that are read.
@@ -74,6 +74,7 @@ pub(super) fn read_devices(text: &str, list: &mut SubscriberList, faults: &mut F
         };
         circuits.insert(circuit.to_owned(), list.entries.len());
         names.insert(name.clone(), *line);
+        let found = FoundBy { prefixes: found, l2: Vec::new() };
         list.entries.push(texts.entry(found, Some(Role::Subscriber), faults));
     }
     for entry in list.entries.iter().filter(|entry| entry.role == Role::Subscriber) {
@@ -131,7 +132,7 @@ fn read_nodes(
         };
         let (down, up) = (rate("downloadBandwidthMbps"), rate("uploadBandwidthMbps"));
         let texts = Texts { name, parent, down: &down, up: &up, ..Texts::default() };
-        list.entries.push(texts.entry(Vec::new(), Some(Role::Node), faults));
+        list.entries.push(texts.entry(FoundBy::default(), Some(Role::Node), faults));
         if let Some(children) = node.get("children").and_then(Value::as_object) {
             read_nodes(children, name, level + 1, list, faults);
         }

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use evenkeel_core::BitRate;
-use evenkeel_core::Prefix;
 use evenkeel_core::schedule::tree::{CAP_RANGE, MOST_LEVELS, WEIGHT_UNIT};
 use evenkeel_core::settings::quantity::{parse_rate, rate_text};
+use evenkeel_core::{BitRate, L2Key, ParseL2KeyError, Prefix};
 use evenkeel_settings::read::nearest;
 
 use super::{Faults, wrong};
@@ -53,6 +52,8 @@ pub struct Entry {
     pub weight: u32,
     /// Its addresses.
     pub prefixes: Vec<Prefix>,
+    /// Its stations, VLANs and sessions, which come before addresses.
+    pub l2: Vec<L2Key>,
     /// Where it stands, from 1; 0: in no file.
     pub line: usize,
 }
@@ -66,6 +67,38 @@ pub struct SubscriberList {
     pub warnings: Vec<String>,
 }
 
+/// The columns of keys of layer two.
+pub(super) const L2_COLUMNS: [&str; 3] = ["macs", "vlans", "sessions"];
+
+/// The column that a key stands in.
+pub(super) const fn column_of(key: &L2Key) -> &'static str {
+    let [macs, vlans, sessions] = L2_COLUMNS;
+    match key {
+        L2Key::Station(_) => macs,
+        L2Key::Vlan { .. } => vlans,
+        L2Key::Session { .. } => sessions,
+    }
+}
+
+impl Entry {
+    /// Its keys in a column of layer two, as they are written there.
+    pub(super) fn keys_of(&self, column: &str) -> String {
+        let keys = self.l2.iter().filter(|key| column_of(key) == column);
+        keys.map(L2Key::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What its packets are found by, in words.
+    #[must_use]
+    pub fn found_by(&self) -> Vec<String> {
+        let word = |key: &L2Key| match key {
+            L2Key::Session { .. } => format!("PPPoE session {key}"),
+            L2Key::Vlan { .. } => format!("VLAN {key}"),
+            L2Key::Station(_) => format!("station {key}"),
+        };
+        self.l2.iter().map(word).chain(self.prefixes.iter().map(Prefix::to_string)).collect()
+    }
+}
+
 impl SubscriberList {
     /// How many subscribers there are.
     #[must_use]
@@ -73,10 +106,19 @@ impl SubscriberList {
         self.entries.iter().filter(|entry| entry.role == Role::Subscriber).count()
     }
 
-    /// The list as CSV.
+    /// The list as CSV. The columns of layer two stand there if somebody has a field in them.
     #[must_use]
     pub fn csv(&self) -> String {
-        let mut text = "name,parent,prefixes,down,up,min_down,min_up,weight\n".to_owned();
+        let mut text = "name,parent,prefixes,down,up,min_down,min_up,weight".to_owned();
+        let has = |column: &&str| {
+            self.entries.iter().flat_map(|entry| &entry.l2).any(|key| column_of(key) == *column)
+        };
+        let columns: Vec<&str> = L2_COLUMNS.into_iter().filter(has).collect();
+        for column in &columns {
+            text.push(',');
+            text.push_str(column);
+        }
+        text.push('\n');
         let quoted = |name: &str| {
             let plain = !name.contains([',', '"', '#', '\n', '\r']) && name.trim() == name;
             if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
@@ -101,6 +143,10 @@ impl SubscriberList {
                 weight,
             ];
             text.push_str(&fields.join(","));
+            for column in &columns {
+                text.push(',');
+                text.push_str(&entry.keys_of(column));
+            }
             text.push('\n');
         }
         text
@@ -175,11 +221,18 @@ impl SubscriberList {
 
     fn check_addresses(&self, faults: &mut Faults, warnings: &mut Warnings) {
         let mut seen: HashMap<Prefix, usize> = HashMap::new();
+        let mut keys: HashMap<L2Key, usize> = HashMap::new();
         for entry in &self.entries {
             for prefix in &entry.prefixes {
                 if let Some(first) = seen.insert(*prefix, entry.line) {
                     let message = format!("line {first} has it too: whose is it?");
                     faults.tell(entry.line, "prefixes", wrong(&prefix.to_string(), message));
+                }
+            }
+            for key in &entry.l2 {
+                if let Some(first) = keys.insert(*key, entry.line) {
+                    let message = format!("line {first} has it too: whose is it?");
+                    faults.tell(entry.line, column_of(key), wrong(&key.to_string(), message));
                 }
             }
             let unstated = entry.down.cap.is_none() && entry.up.cap.is_none();
@@ -224,6 +277,39 @@ impl Warnings {
     }
 }
 
+/// What somebody is found by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundBy {
+    pub(super) prefixes: Vec<Prefix>,
+    pub(super) l2: Vec<L2Key>,
+}
+
+impl FoundBy {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.prefixes.is_empty() && self.l2.is_empty()
+    }
+
+    /// What the fields of a line say. `role`: what the line is.
+    pub(super) fn read(
+        field: impl Fn(&str) -> String,
+        line: usize,
+        role: Option<Role>,
+        faults: &mut Faults,
+    ) -> Self {
+        let mut l2 = Vec::new();
+        for column in L2_COLUMNS {
+            l2.extend(l2_keys(&field(column), line, column, faults));
+        }
+        let found = Self { prefixes: prefixes(&field("prefixes"), line, "prefixes", faults), l2 };
+        if role == Some(Role::Node) && !found.is_empty() {
+            let column = found.l2.first().map_or("prefixes", column_of);
+            let message = "a node has no addresses: whoever has some is a subscriber";
+            faults.tell(line, column, message);
+        }
+        found
+    }
+}
+
 /// The texts of a line, as they stand under each other in every format.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Texts<'a> {
@@ -239,12 +325,7 @@ pub(super) struct Texts<'a> {
 
 impl Texts<'_> {
     /// The entry that they say; `role` is what it is if not by its addresses.
-    pub(super) fn entry(
-        &self,
-        prefixes: Vec<Prefix>,
-        role: Option<Role>,
-        faults: &mut Faults,
-    ) -> Entry {
+    pub(super) fn entry(&self, found: FoundBy, role: Option<Role>, faults: &mut Faults) -> Entry {
         let mut rates = |cap: &str, min: &str, keys: [&str; 2]| {
             let cap = rate(cap, self.line, keys[0], faults);
             let guarantee = rate(min, self.line, keys[1], faults).unwrap_or_default();
@@ -252,7 +333,7 @@ impl Texts<'_> {
         };
         let down = rates(self.down, self.min_down, ["down", "min_down"]);
         let up = rates(self.up, self.min_up, ["up", "min_up"]);
-        let by_addresses = if prefixes.is_empty() { Role::Node } else { Role::Subscriber };
+        let by_addresses = if found.is_empty() { Role::Node } else { Role::Subscriber };
         if self.name.is_empty() {
             faults.tell(self.line, "name", "is missing: each line needs one");
         } else if self.name.len() > LONGEST_NAME || self.name.chars().any(char::is_control) {
@@ -269,7 +350,8 @@ impl Texts<'_> {
             down,
             up,
             weight: weight(self.weight, self.line, faults),
-            prefixes,
+            prefixes: found.prefixes,
+            l2: found.l2,
             line: self.line,
         }
     }
@@ -316,10 +398,31 @@ pub(super) fn weight(text: &str, line: usize, faults: &mut Faults) -> u32 {
     (weight * f64::from(WEIGHT_UNIT)).round() as u32
 }
 
-/// The addresses that stand in a field, separated by whatever they use to be.
+/// What stands in a field, separated by whatever it uses to be.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ';', ' ', '\n', '\t', '|']).filter(|word| !word.is_empty())
+}
+
+/// The addresses that stand in a field.
 pub(super) fn prefixes(text: &str, line: usize, key: &str, faults: &mut Faults) -> Vec<Prefix> {
-    let words = text.split([',', ';', ' ', '\n', '\t', '|']).filter(|word| !word.is_empty());
-    words.filter_map(|word| prefix(word, line, key, faults)).collect()
+    words(text).filter_map(|word| prefix(word, line, key, faults)).collect()
+}
+
+/// The keys of layer two that stand in a field of the column.
+pub(super) fn l2_keys(text: &str, line: usize, column: &str, faults: &mut Faults) -> Vec<L2Key> {
+    let read: fn(&str) -> Result<L2Key, ParseL2KeyError> = match column {
+        "macs" => L2Key::station,
+        "vlans" => L2Key::vlan,
+        _ => L2Key::session,
+    };
+    let mut keys = Vec::new();
+    for word in words(text) {
+        match read(word) {
+            Ok(key) => keys.push(key),
+            Err(error) => faults.tell(line, column, wrong(word, error)),
+        }
+    }
+    keys
 }
 
 fn prefix(word: &str, line: usize, key: &str, faults: &mut Faults) -> Option<Prefix> {

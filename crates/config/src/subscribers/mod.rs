@@ -1,7 +1,8 @@
 //! `[[tree]]`: the people behind a router, each with a plan, and the sites that they are at.
 //!
 //! A list says who there is: `list` what a list holds and what may not stand in it, `csv` and
-//! `json` how it is written, `libreqos` two files of LibreQoS, read as they are. A
+//! `json` how it is written, `libreqos` two files of LibreQoS, read as they are, `seen` what of it
+//! the frames of which ports do not say. A
 //! [`SubscriberTree`] is a list in the places of the core's trees, one for each direction.
 
 mod change;
@@ -9,6 +10,7 @@ mod csv;
 mod json;
 mod libreqos;
 mod list;
+mod seen;
 mod tree;
 
 pub use change::{FIELDS, SubscriberChange, SubscriberChangeError};

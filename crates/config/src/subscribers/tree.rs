@@ -14,6 +14,7 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::{Diagnostics, settings_of};
 
 use super::list::{Rates, Role, SubscriberList, UNKNOWN_NAME};
+use super::seen::tell_unseen;
 use super::{Faults, csv, json, libreqos, text_of};
 use crate::attach::Attach;
 use crate::discipline::parse_discipline;
@@ -93,8 +94,12 @@ pub fn name_of(tree: &SubscriberTree, place: u32) -> &str {
 
 impl SubscriberTree {
     /// Reads the lists that a section names; `folder` is where relative paths begin.
-    fn load(section: TreeSection, folder: &Path) -> Result<Self, Diagnostics> {
-        let list = load_list(&section, folder)?;
+    fn load(
+        section: TreeSection,
+        folder: &Path,
+        ports: &[PortConfig],
+    ) -> Result<Self, Diagnostics> {
+        let list = load_list(&section, folder, ports)?;
         Ok(Self::of(section, Arc::new(list), None))
     }
 
@@ -154,6 +159,12 @@ impl SubscriberTree {
     /// The entry at a place.
     fn entry_at(&self, place: u32) -> Option<usize> {
         self.by_place.get(place as usize).filter(|at| **at != u32::MAX).map(|at| *at as usize)
+    }
+
+    /// What the packets of a place are found by, in words.
+    #[must_use]
+    pub fn found_by(&self, place: u32) -> Vec<String> {
+        self.entry_at(place).map_or_else(Vec::new, |at| self.list.entries[at].found_by())
     }
 
     /// A place, and those of the nodes above it, the link at last.
@@ -219,7 +230,11 @@ fn path_of(name: &str, folder: &Path) -> PathBuf {
     folder.join(name)
 }
 
-fn load_list(section: &TreeSection, folder: &Path) -> Result<SubscriberList, Diagnostics> {
+fn load_list(
+    section: &TreeSection,
+    folder: &Path,
+    ports: &[PortConfig],
+) -> Result<SubscriberList, Diagnostics> {
     let mut list = SubscriberList::default();
     let file = path_of(&section.subscribers, folder);
     if let Some(nodes) = &section.nodes {
@@ -247,8 +262,10 @@ fn load_list(section: &TreeSection, folder: &Path) -> Result<SubscriberList, Dia
         faults.tell(0, "", message);
     }
     list.check(&mut faults);
+    tell_unseen(&list, section, ports, &mut faults);
     if list.subscribers() == 0 && faults.is_empty() {
-        faults.tell(0, "", "no line has addresses: there is no subscriber");
+        let nobody = "no line has addresses, stations, VLANs or sessions: there is no subscriber";
+        faults.tell(0, "", nobody);
     }
     if faults.is_empty() { Ok(list) } else { Err(faults.into_diagnostics()) }
 }
@@ -286,7 +303,7 @@ pub(crate) fn trees_of(
             reader.fail_at(fields, "down", message);
         }
         let folder = reader.folder();
-        match SubscriberTree::load(section, &folder) {
+        match SubscriberTree::load(section, &folder, ports) {
             Ok(tree) => trees.push(tree),
             Err(errors) => reader.adopt(errors),
         }

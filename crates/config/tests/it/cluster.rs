@@ -4,11 +4,11 @@ use evenkeel_cluster::Variant;
 use evenkeel_config::{ForwarderState, Io, RouterConfig};
 
 const PORT: &str = "[[port]]\nname = \"sw\"\ninterface = \"eth0\"\n";
+const KEY: &str = "key = \"00112233445566778899aabbccddeeff\"\n";
 
 fn forwarder(change: (&str, &str)) -> String {
     let text = format!(
-        "{PORT}[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nkey = \
-         \"00112233445566778899aabbccddeeff\"\n\
+        "{PORT}[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\n{KEY}\
          [[cluster.link]]\nname = \"a\"\nport = \"sw\"\nnext_hops = [\"10.0.0.1\"]\n"
     );
     assert!(text.contains(change.0), "{}", change.0);
@@ -39,7 +39,7 @@ fn defaults_are_filled_in() {
     assert!(printed.contains("ExchangeKey(..)") && !printed.contains("51"), "keys are not printed");
     let auto = forwarder((PORT, &format!("[router]\nio = \"auto\"\n{PORT}")));
     let config = RouterConfig::parse(&auto, "r.toml").unwrap();
-    assert_eq!(config.io_of(&config.ports[0]), Io::AfPacket, "AF_XDP hears no broadcasts");
+    assert_eq!(config.io_of(&config.ports[0]), Io::AfPacket, "it knows the VLAN of a frame");
     let config = RouterConfig::parse(&balancer(("id", "id")), "r.toml").unwrap();
     assert_eq!(config.balancer.unwrap().forwarders[0].state, ForwarderState::Active);
 }
@@ -76,10 +76,21 @@ fn wrong_values_are_named() {
     }
     let both = forwarder(("node", "node")) + &balancer((PORT, ""));
     assert!(error(&both).contains("not both"));
+    // AF_XDP hears the exchange, but not always which VLAN a frame was of.
     let xdp = format!("[router]\nio = \"af-xdp\"\nbuffer_size = \"2048B\"\n{PORT}");
-    // A balancer hears the exchange, too: it never took a dead forwarder out.
     for text in [forwarder((PORT, &xdp)), balancer((PORT, &xdp))] {
-        assert!(error(&text).contains("leaves broadcasts to the kernel"), "{}", error(&text));
+        let of = |more: &str| {
+            let port = "port = \"sw\"\n";
+            let text = text.replace(KEY, "").replacen(port, &format!("{more}{port}"), 1);
+            RouterConfig::parse(&text, "r.toml")
+        };
+        let open = of("").unwrap_err().to_string();
+        assert!(open.contains("does not always tell the VLAN"), "{open}");
+        let config = of("vlan = 0\n").unwrap();
+        assert_eq!(config.exchange_at(&config.ports[0]), Some((0, 0x88b5)));
+        let config = of(KEY).unwrap();
+        assert_eq!(config.exchange_at(&config.ports[0]), Some((3_001, 0x88b5)));
+        assert_eq!(config.io_of(&config.ports[0]), Io::AfXdp);
     }
     let busy = format!("[router]\nmode = \"busy\"\n{PORT}");
     for text in [forwarder((PORT, &busy)), balancer((PORT, &busy))] {

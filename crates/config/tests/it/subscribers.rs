@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use evenkeel_config::subscribers::{Role, SubscriberChange};
+use evenkeel_config::subscribers::{Entry, Role, SubscriberChange};
 use evenkeel_config::{DisciplineConfig, RouterConfig, diff};
 use evenkeel_core::BitRate;
 use evenkeel_core::schedule::tree::{Kind, LINK, UNKNOWN};
@@ -290,4 +290,135 @@ fn single_subscribers_are_changed_added_and_taken_out() {
     }
     let fewer = more.with_subscriber(&SubscriberChange::Remove { name: "kim".to_owned() }).unwrap();
     assert_eq!(fewer.trees[0].list.entries, faster.trees[0].list.entries);
+}
+
+/// People who are found by what stands below the addresses.
+const ACCESS: &str = "name,prefixes,macs,vlans,sessions,down
+ann,,02:00:00:00:00:01 02:00:00:00:00:02,,,10
+bob,10.1.0.2,,7.100 8,,10
+kim,,,,17@02:00:00:00:00:01;18,10
+";
+
+/// The file with both ports attached so.
+fn attached(how: &str) -> String {
+    ROUTER.replace("interface = ", &format!("attach = {how:?}\ninterface = "))
+}
+
+#[test]
+fn stations_vlans_and_sessions_are_read_written_and_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), ACCESS).unwrap();
+    let router = attached("bridge").replace("LIST", "list.csv");
+    let config = load(folder.path(), &router).unwrap();
+    let list = &config.trees[0].list;
+    assert_eq!(list.subscribers(), 3);
+    let found: Vec<_> = list.entries.iter().map(|entry| entry.found_by().join(", ")).collect();
+    assert_eq!(
+        found,
+        [
+            "station 02:00:00:00:00:01, station 02:00:00:00:00:02",
+            "VLAN 7.100, VLAN 8, 10.1.0.2/32",
+            "PPPoE session 17@02:00:00:00:00:01, PPPoE session 18",
+        ]
+    );
+    fs::write(folder.path().join("list.csv"), list.csv()).unwrap();
+    let again = load(folder.path(), &router).unwrap();
+    assert!(diff(&config, &again).is_empty(), "{}", list.csv());
+    let json = r#"[
+        {"name": "ann", "macs": ["02:00:00:00:00:01", "02:00:00:00:00:02"], "down": 10},
+        {"name": "bob", "prefixes": ["10.1.0.2"], "vlans": ["7.100", 8], "down": 10},
+        {"name": "kim", "sessions": ["17@02:00:00:00:00:01", 18], "down": 10}
+    ]"#;
+    fs::write(folder.path().join("list.json"), json).unwrap();
+    let json = load(folder.path(), &attached("bridge").replace("LIST", "list.json")).unwrap();
+    let entries = |config: &RouterConfig| {
+        let entries = config.trees[0].list.entries.iter().cloned();
+        entries.map(|entry| Entry { line: 0, ..entry }).collect::<Vec<_>>()
+    };
+    assert_eq!(entries(&json), entries(&config));
+
+    let set = |name: &str, field: &str, value: &str| {
+        let fields = vec![(field.to_owned(), value.to_owned())];
+        let change = SubscriberChange::Set { name: name.to_owned(), fields: fields.clone() };
+        let was = config.fields_of(name, &fields)[0].1.clone();
+        let now = config.with_subscriber(&change).map_err(|error| error.to_string());
+        (was, now.map(|now| now.fields_of(name, &fields)[0].1.clone()))
+    };
+    let (was, now) = set("bob", "vlans", "9");
+    assert_eq!((was.as_str(), now.unwrap().as_str()), ("7.100 8", "9"));
+    let (was, now) = set("kim", "macs", "02:00:00:00:00:09");
+    assert_eq!((was.as_str(), now.unwrap().as_str()), ("", "02:00:00:00:00:09"));
+    let (_, taken) = set("kim", "macs", "02:00:00:00:00:02");
+    assert!(taken.unwrap_err().contains("whose is it?"));
+}
+
+#[test]
+fn wrong_keys_of_layer_two_are_told_with_their_line_and_column() {
+    let list = "name,prefixes,macs,vlans,sessions
+a,,ff:ff:ff:ff:ff:ff,,
+b,,02-00-00-00-00-01,,
+c,,,4095,
+d,,,1.2.3,
+e,,,,0
+f,,,,5@x
+g,,,9,
+h,,,9,
+";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), list).unwrap();
+    let told = load(folder.path(), &attached("bridge").replace("LIST", "list.csv")).unwrap_err();
+    for (line, what) in [
+        (2, "macs: \"ff:ff:ff:ff:ff:ff\": not the address of a station"),
+        (3, "macs: \"02-00-00-00-00-01\": not the address of a station"),
+        (4, "vlans: \"4095\": not a VLAN: write 1 to 4094"),
+        (5, "vlans: \"1.2.3\": not a VLAN"),
+        (6, "sessions: \"0\": not a session of PPPoE: write 1 to 65534"),
+        (7, "sessions: \"5@x\": not a session of PPPoE"),
+        (9, "vlans: \"9\": line 8 has it too: whose is it?"),
+    ] {
+        let said = told.lines().any(|said| said.starts_with(&format!("list.csv:{line}: {what}")));
+        assert!(said, "line {line}: {what}\nin\n{told}");
+    }
+}
+
+#[test]
+fn what_the_frames_of_a_port_do_not_say_is_refused_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |list: &str, router: &str| {
+        fs::write(folder.path().join("list.csv"), list).unwrap();
+        load(folder.path(), &router.replace("LIST", "list.csv")).err()
+    };
+    let stations = "name,macs\nann,02:00:00:00:00:01\n";
+    let tagged = "name,vlans\nann,7\n";
+    let sessions = "name,sessions\nann,7\n";
+    // Routed, a frame has a station, and no tag.
+    assert_eq!(told(stations, ROUTER), None);
+    for list in [tagged, sessions] {
+        let why = told(list, ROUTER).unwrap();
+        assert!(
+            why.contains("not seen at `down = \"lan\"`: a routed port takes no frames"),
+            "{why}"
+        );
+        assert_eq!(why.lines().count(), 1, "once, not for both links: {why}");
+    }
+    // On an inline port the subscribers' side alone.
+    let inline = |down: &str, up: &str| {
+        format!(
+            "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\nattach = \"inline\"\n\
+             [[link]]\nport = \"lan\"\nrate = \"1Gbit/s\"\n\
+             [[tree]]\nsubscribers = \"LIST\"\ndown = {down:?}\nup = {up:?}\n"
+        )
+    };
+    for list in [stations, tagged, sessions] {
+        assert_eq!(told(list, &attached("bridge")), None);
+        assert_eq!(told(list, &inline("lan", "lan-ingress")), None);
+        let why = told(list, &inline("lan-ingress", "lan")).unwrap();
+        assert!(why.contains("not seen at `down = \"lan-ingress\"`: the kernel routes"), "{why}");
+    }
+    // Nor can a change bring it in.
+    let config = with_list("name,prefixes\nann,10.0.0.1\n").unwrap();
+    let fields = vec![("vlans".to_owned(), "7".to_owned())];
+    let change = SubscriberChange::Set { name: "ann".to_owned(), fields };
+    let why = config.with_subscriber(&change).unwrap_err().to_string();
+    assert!(why.contains("a routed port takes no frames"), "{why}");
 }

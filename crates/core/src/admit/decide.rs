@@ -1,7 +1,6 @@
 //! The decision about one packet: the order of operations of the [module above](super).
 
-use core::net::IpAddr;
-
+use super::flush::Flushing;
 use super::history::Decided;
 use super::newcomers::NEW;
 use super::per_user::User;
@@ -19,8 +18,6 @@ use crate::units::{BitRate, Bytes, Nanos, Ppm};
 struct Newcomer {
     key: PackedFlow,
     hash: u64,
-    source: IpAddr,
-    destination: IpAddr,
     length: Bytes,
     pin: Pin,
     /// The thresholds of emergency flows hold for it.
@@ -54,7 +51,8 @@ impl Admission {
         let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
         // A flow is listed by one rule only. Flows that pass by another rule do so before they
         // could be listed here, and a flow of the second link leaves this list.
-        if let Some(id) = self.list.find(hash, &key)
+        let listed = self.list.find(hash, &key);
+        if let Some(id) = listed
             && self.list.expired(id, now).is_none()
         {
             if self.list.touch(id, now, length)
@@ -65,16 +63,17 @@ impl Admission {
             self.last = Last::Listed(id, hash);
             return self.pass(Rule::Protected);
         }
-        self.unlisted(now, packet, key, pin, backlogs, lists)
+        self.unlisted(now, packet, (key, listed), pin, backlogs, lists)
     }
 
-    /// The decision about a packet of a flow that is not protected, or was silent for too long.
+    /// The decision about a packet of a flow that is not protected, or was `silent` for too long
+    /// and still has a place in the list.
     #[inline(never)]
     fn unlisted<P: Packet>(
         &mut self,
         now: Nanos,
         packet: &P,
-        key: PackedFlow,
+        (key, silent): (PackedFlow, Option<EntryId>),
         pin: Pin,
         backlogs: Backlogs<'_>,
         lists: &mut RouterLists,
@@ -102,13 +101,12 @@ impl Admission {
             self.counts.diverted_packets += 1;
             return Verdict::Divert;
         }
-        if let Some(id) = self.list.find(hash, &key)
+        if let Some(id) = silent
             && let Some((silent, allowed)) = self.list.expired(id, now)
         {
             self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
         }
-        let FlowKey { source, destination, .. } = key.unpack();
-        let newcomer = Newcomer { key, hash, source, destination, length, pin, emergency };
+        let newcomer = Newcomer { key, hash, length, pin, emergency };
         self.newcomer(now, &newcomer, backlogs, lists)
     }
 
@@ -124,8 +122,9 @@ impl Admission {
         backlogs: Backlogs<'_>,
         lists: &RouterLists,
     ) -> Verdict {
-        let own = new.key.hash(self.seed);
-        if let Some(until) = self.flushing.as_ref().and_then(|f| f.blocked(now, own, &new.key)) {
+        let blocked =
+            |flushing: &Flushing| flushing.blocked(now, new.key.hash(self.seed), &new.key);
+        if let Some(until) = self.flushing.as_ref().and_then(blocked) {
             let (value, threshold) = (now.0, until.0);
             let reason = Reason::FlowBlocked;
             return self.refuse(
@@ -178,8 +177,7 @@ impl Admission {
 
     /// A flow enters if it is its turn.
     fn enter(&mut self, now: Nanos, new: &Newcomer, rule: Rule, triggered: bool) -> Verdict {
-        let own = new.key.hash(self.seed);
-        let (rule, user) = match self.may_enter(now, new, own, rule, triggered) {
+        let (rule, user) = match self.may_enter(now, new, rule, triggered) {
             Ok(allowed) => allowed,
             Err(refusal) => return self.refuse(now, new, &refusal),
         };
@@ -192,7 +190,7 @@ impl Admission {
         if rule == Rule::PriorityAccess
             && let Some(flushing) = &mut self.flushing
         {
-            flushing.came_back(own, &new.key);
+            flushing.came_back(new.key.hash(self.seed), &new.key);
         }
         self.admit(now, new, rule)
     }
@@ -203,11 +201,10 @@ impl Admission {
         &mut self,
         now: Nanos,
         new: &Newcomer,
-        own: u64,
         rule: Rule,
         triggered: bool,
     ) -> Result<(Rule, Option<User>), Refusal> {
-        let rule = if triggered { rule } else { self.awaited_first(now, new, own, rule)? };
+        let rule = if triggered { rule } else { self.awaited_first(now, new, rule)? };
         let user = self.within_quota(now, new, triggered)?;
         if !triggered {
             self.within_budget(now, new)?;
@@ -217,19 +214,13 @@ impl Admission {
 
     /// RPAEF, RAMAF: while flows are awaited that were cleared from the list, others enter by
     /// chance only.
-    fn awaited_first(
-        &mut self,
-        now: Nanos,
-        new: &Newcomer,
-        own: u64,
-        rule: Rule,
-    ) -> Result<Rule, Refusal> {
+    fn awaited_first(&mut self, now: Nanos, new: &Newcomer, rule: Rule) -> Result<Rule, Refusal> {
         let Some(flushing) = &self.flushing else { return Ok(rule) };
         let (awaited, chance) = (flushing.awaited(now), flushing.config.others_chance);
         if awaited == 0 {
             return Ok(rule);
         }
-        if flushing.awaits(now, own, &new.key) {
+        if flushing.awaits(now, new.key.hash(self.seed), &new.key) {
             return Ok(Rule::PriorityAccess);
         }
         if self.draw() < chance.0 {
@@ -259,7 +250,8 @@ impl Admission {
                 self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
             });
         let Some(users) = &mut self.per_user else { return Ok(None) };
-        let (user, most) = (users.user(new.source, new.destination), users.config.flows);
+        let FlowKey { source, destination, .. } = new.key.unpack();
+        let (user, most) = (users.user(source, destination), users.config.flows);
         if user.flows < most || late || triggered {
             return Ok(Some(user));
         }

@@ -504,6 +504,15 @@ impl Admission {
         self.list.flows(now).map(|(key, flow)| (key.unpack(), self.without_pin(flow)))
     }
 
+    /// Goes on protecting a flow that another process protected, whose hash is `hash`, as far as
+    /// there is room: since when it is listed, what it has sent of late and its path stay.
+    pub fn go_on(&mut self, now: Nanos, hash: u64, flow: &FlowKey, known: &ProtectedFlow) {
+        let key = PackedFlow::new(flow);
+        if self.list.find(hash, &key).is_none() {
+            self.list.go_on(hash, key, known, now);
+        }
+    }
+
     fn without_pin(&self, flow: ProtectedFlow) -> ProtectedFlow {
         ProtectedFlow { pin: flow.pin.filter(|_| self.config.pinning.on), ..flow }
     }

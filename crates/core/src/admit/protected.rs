@@ -256,6 +256,22 @@ impl ProtectedList {
         Some(id)
     }
 
+    /// Lists a flow that was listed elsewhere, as it was known there, if there is room.
+    pub(super) fn go_on(&mut self, hash: u64, key: PackedFlow, known: &ProtectedFlow, now: Nanos) {
+        let pin = known.pin.unwrap_or(Pin { next_hop: 0, ttl: 0 });
+        let Some(id) = self.insert(hash, key, known.admitted.min(now), pin, known.recent) else {
+            return;
+        };
+        self.table.value_mut(id).seen = stamp(known.seen.min(now));
+        if !known.probation {
+            self.table.value_mut(id).bits |= PROVED;
+            self.unproved -= 1;
+        }
+        if known.elastic {
+            self.treated(id, known.seen.min(now), true);
+        }
+    }
+
     /// Takes a flow off the list.
     pub(super) fn remove(&mut self, id: EntryId) {
         let entry = self.table.remove(id);

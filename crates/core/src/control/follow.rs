@@ -24,6 +24,11 @@
 //!  nothing came back        ─▶ r stays
 //! ```
 //!
+//! A line that has fallen below half of r is not kept busy by a link that sends on what comes from
+//! it: there u says nothing. Then packets must have waited for [`PATIENCE`] intervals, those of two
+//! hosts at least, while the line's other direction, which would be in their round trips as well,
+//! was less than half used. Of one host alone it may be the host.
+//!
 //! **What the line carries is measured, not searched for.** Of two packets that came back, the
 //! bytes that left between them, by the time between their arrivals at the far end, are the rate of
 //! a line on which packets wait: one look after the line got slower says how slow it is. For
@@ -90,6 +95,10 @@ impl FollowConfig {
 const ONE: u64 = 1 << 16;
 /// From this load on, what waits on the line may be ours.
 const USED: u64 = ONE / 2;
+/// So many intervals in a row packets must wait on a line that a link seems to leave half empty.
+pub const PATIENCE: u32 = 3;
+/// Hosts of an interval that are told apart.
+const HOSTS: usize = 4;
 /// From this load on a faster rate would be used.
 const BUSY: u64 = ONE * 3 / 4;
 /// What waits on the line shall be gone after this.
@@ -108,6 +117,8 @@ const STALE: Nanos = Nanos::from_millis(300);
 const SPACING: Nanos = Nanos::from_millis(20);
 /// Packets that came back of which the time is remembered.
 const MARKS: usize = 5;
+/// So long receivers wait for a second packet before they answer one (Linux; others up to 200 ms).
+const SECOND_PACKET: Nanos = Nanos::from_millis(40);
 /// Cuts where nothing says what the line carries.
 const BLIND: u64 = ONE * 85 / 100;
 
@@ -196,6 +207,8 @@ pub struct Did {
     pub offered: Bytes,
     /// Bytes on the wire of all that left by the line, as [`RoundTrip::bytes`] counts them.
     pub left: Bytes,
+    /// How long the link that sends into the line was idle: with [`Way::Out`] `idle` again.
+    pub line_idle: Nanos,
 }
 
 /// A packet that came back: when the line had passed it on, up to a constant, and the bytes before
@@ -220,6 +233,13 @@ pub struct Follow {
     did: Did,
     above: [Nanos; SAMPLES],
     seen: usize,
+    /// The shortest of those whose answers may have waited, as far as they cannot.
+    late: Option<Nanos>,
+    /// Hosts whose packets came back, and the shortest wait of each; intervals in a row in which
+    /// those of several waited while nobody sent much the other way.
+    hosts: [(u64, Nanos); HOSTS],
+    heard: usize,
+    pressed: u32,
     /// Packets that came back, some time apart, the oldest first, and the last of all.
     marks: [Passed; MARKS],
     marked: usize,
@@ -259,6 +279,10 @@ impl Follow {
             did,
             above: [Nanos::ZERO; SAMPLES],
             seen: 0,
+            late: None,
+            hosts: [(0, Nanos::ZERO); HOSTS],
+            heard: 0,
+            pressed: 0,
             marks: [Passed { at: Nanos::ZERO, bytes: 0 }; MARKS],
             marked: 0,
             last: None,
@@ -324,11 +348,25 @@ impl Follow {
     pub fn set_rate(&mut self, rate: BitRate) {
         self.rate = rate.clamp(self.config.min, self.config.max);
         (self.carries, self.draining) = (None, false);
-        (self.seen, self.marked, self.last) = (0, 0, None);
+        (self.seen, self.late, self.marked, self.last) = (0, None, 0, None);
+        (self.heard, self.pressed) = (0, 0);
     }
 
     /// A packet went over the line and back.
     pub fn came_back(&mut self, trip: &RoundTrip) {
+        if trip.late {
+            let above = trip.above.saturating_sub(SECOND_PACKET);
+            self.late = Some(self.late.map_or(above, |least| least.min(above)));
+            return;
+        }
+        match self.hosts[..self.heard].iter_mut().find(|host| host.0 == trip.host) {
+            Some((_, shortest)) => *shortest = trip.above.min(*shortest),
+            None if self.heard < HOSTS => {
+                self.hosts[self.heard] = (trip.host, trip.above);
+                self.heard += 1;
+            }
+            None => {}
+        }
         if self.seen < SAMPLES {
             self.above[self.seen] = trip.above;
             self.seen += 1;
@@ -360,10 +398,11 @@ impl Follow {
             return None;
         }
         let elapsed = now.saturating_sub(self.since).max(Nanos(1));
-        let idle = did.idle.saturating_sub(self.did.idle).min(elapsed);
-        let load = ONE - (u128::from(idle.0) * u128::from(ONE) / u128::from(elapsed.0)) as u64;
+        let load = load_of(did.idle.saturating_sub(self.did.idle), elapsed);
+        let line_load = load_of(did.line_idle.saturating_sub(self.did.line_idle), elapsed);
         let offered = did.offered.saturating_sub(self.did.offered);
         (self.since, self.did, self.due) = (now, did, now.saturating_add(self.config.interval));
+        self.presses(line_load);
         let above = self.quartile();
         let carried = self.carried(elapsed, offered);
         self.waits = above.or(self.waits);
@@ -398,7 +437,7 @@ impl Follow {
             None => above,
         };
         if waits > most || self.draining && waits > half {
-            if load < USED && !self.draining {
+            if load < USED && !self.draining && self.pressed < PATIENCE {
                 return None;
             }
             let blind = || part(self.rate, BLIND);
@@ -440,13 +479,23 @@ impl Follow {
         line.max(LinkConfig::MIN_RATE).time_for(since).saturating_sub(base).min(twice)
     }
 
+    /// Whether packets of several hosts wait on the line, though nobody sends much into it.
+    fn presses(&mut self, line_load: u64) {
+        let hosts = &self.hosts[..core::mem::take(&mut self.heard)];
+        let all = hosts.len() > 1 && hosts.iter().all(|(_, above)| *above > self.config.delay);
+        let presses = self.way == Way::In && all && line_load < USED;
+        self.pressed = if presses { self.pressed.saturating_add(1) } else { 0 };
+    }
+
     /// The lower quartile of what packets waited on the line; of a few the shortest: senders that
-    /// are slow to answer are not taken for a queue. The next interval begins.
+    /// are slow to answer are not taken for a queue. Where all may have waited for a second packet,
+    /// what is left of the shortest. The next interval begins.
     fn quartile(&mut self) -> Option<Nanos> {
+        let late = self.late.take();
         let seen = core::mem::take(&mut self.seen);
         let above = &mut self.above[..seen];
         above.sort_unstable();
-        above.get(seen / 4).copied()
+        above.get(seen / 4).copied().or(late)
     }
 
     /// What the line carried, if packets waited on it; `None`: nobody can tell.
@@ -462,6 +511,11 @@ impl Follow {
         }
         (time >= APART).then(|| rate_of(bytes, time))
     }
+}
+
+/// The part of the time in which a link sent.
+fn load_of(idle: Nanos, elapsed: Nanos) -> u64 {
+    ONE - (u128::from(idle.min(elapsed).0) * u128::from(ONE) / u128::from(elapsed.0)) as u64
 }
 
 /// So much of a rate.

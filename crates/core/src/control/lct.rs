@@ -31,7 +31,7 @@
 //! halved until it is zero. The lead passes on when the leader has no traffic, or when a class
 //! whose X has been zero for as long as the averages remember is worse off by h and a tenth. σ_c is
 //! σ, or less if the class is so sensitive that a rate lower by σ would raise its index for loss by
-//! more than 1/4.
+//! more than 1/4, or if σ of the packets that the link takes in an interval are less than one.
 //!
 //! **Anti-windup.** An X that a class does not feel is no rate. So a class that is to give way
 //! starts just below its bite, not at zero, and an X below a quarter of it is zero. X ends at its
@@ -217,9 +217,17 @@ impl XDelayLaw {
             let share = patience(self.config.gain.0.into(), lag, config.interval)
                 * error.unsigned_abs()
                 / slope;
-            let share = share.min(self.config.most.0.into()).min(careful(config, class));
+            let share = share.min(self.most(config)).min(careful(config, class));
             self.turn(class, &seen[class], share, error > 0);
         }
+    }
+
+    /// σ, or less on a link so slow that σ of an interval's packets are not a whole one: then a
+    /// step cannot show before the next.
+    fn most(&self, config: &ControlConfig) -> u64 {
+        let most = u64::from(self.config.most.0);
+        let packets = most * config.interval.0 / self.width.0.max(1);
+        (most * packets.min(1 << 16)) >> 16
     }
 
     /// Chooses the leader.

@@ -44,6 +44,10 @@ use queue_limits::QueueLimitLaw;
 
 /// A packet that takes longer on the wire counts as one that takes this long.
 const LONGEST: Nanos = Nanos::SECOND;
+/// Packets of a class in an interval from which on its share of loss has the whole weight of an
+/// interval in the average. Of one packet it is nothing or all: on a slow link an average of such
+/// shares is that of a few packets, beyond any limit as soon as one of them is lost.
+const ENOUGH: u64 = 4;
 /// Steps of dither in an interval.
 pub const DITHER_STEPS: u32 = 16;
 
@@ -319,6 +323,8 @@ impl Controller {
             }
             let all = now.given.saturating_add(now.dropped);
             if all > 0 {
+                // At most `gain`.
+                let gain = (u64::from(gain) * all.min(ENOUGH) / ENOUGH) as u32;
                 let loss = state.loss.take(Loss::of(now.dropped, all).bits().into(), gain);
                 seen.measured.loss = Loss::from_bits(u32::try_from(loss).unwrap_or(u32::MAX));
             }

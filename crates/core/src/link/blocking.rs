@@ -35,7 +35,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     pub(super) fn let_in(&mut self, at: Nanos, sink: &mut impl LinkSink<P>) {
         let mut queued = false;
         while let Some(packet) = self.waiting.pop_front() {
-            let drops = &mut Drops { sink, qostat: &mut self.qostat, at, because: None };
+            let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+            let drops = &mut Drops { sink, qostat, ledger, at, because: None };
             queued |= !matches!(self.scheduler.enqueue(at, packet, drops), Treated::Dropped(_));
         }
         match self.start {

@@ -12,6 +12,7 @@
 use alloc::vec::Vec;
 
 use super::{Drops, Link, LinkSink};
+use crate::audit::Verdict;
 use crate::measure::Qostat;
 use crate::packet::{Class, Packet};
 use crate::reason::Reason;
@@ -24,6 +25,20 @@ pub struct Handover<P> {
     in_ring: Vec<P>,
     queued: Vec<P>,
     qostat: Qostat,
+    verdict: Verdict,
+}
+
+impl<P: Packet> Handover<P> {
+    /// Of a link that another process had, which counted for itself: what lay in its ring, and
+    /// what was queued, each in the order of arrival. They count as if they came at `now`, which
+    /// keeps their delays.
+    #[must_use]
+    pub fn of_packets(now: Nanos, in_ring: Vec<P>, queued: Vec<P>, classes: u16) -> Self {
+        let mut qostat = Qostat::new(classes);
+        in_ring.iter().chain(&queued).for_each(|packet| qostat.came(now, packet));
+        in_ring.iter().for_each(|packet| qostat.given(now, packet));
+        Self { in_ring, queued, qostat, verdict: Verdict::default() }
+    }
 }
 
 /// Translates what the old link held into terms of the new one.
@@ -46,7 +61,29 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let queued = self.unqueue();
         let ring = core::iter::from_fn(|| self.ring.pop());
         let in_ring = ring.map(|(packet, _)| packet).collect();
-        Handover { in_ring, queued, qostat: self.qostat }
+        Handover { in_ring, queued, qostat: self.qostat, verdict: self.audit.verdict }
+    }
+
+    /// Shows everything that the link holds at `now`, after all that is due until then: what lies
+    /// in the ring, the packet on the wire first, and then (true) what is queued, in the order of
+    /// arrival. Everything stays.
+    pub fn show<K: LinkSink<P>>(
+        &mut self,
+        now: Nanos,
+        sink: &mut K,
+        look: &mut impl FnMut(&K, bool, &P),
+    ) {
+        let now = self.arrive_at(now, sink);
+        self.ring.iter().for_each(|packet| look(sink, false, packet));
+        for packet in self.unqueue() {
+            look(sink, true, &packet);
+            let because = Some(Reason::Reconfigured);
+            let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+            let drops = &mut Drops { sink, qostat, ledger, at: now, because };
+            let _ = self.scheduler.enqueue(now, packet, drops);
+        }
+        self.restart(now);
+        self.run(now, sink);
     }
 
     /// Goes on where another link ended. What the discipline has no room for is dropped as
@@ -60,9 +97,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     ) {
         let now = self.arrive_at(now, sink);
         self.qostat.merge(&handover.qostat, |class| translate.class(class));
+        self.audit.verdict.take_over(&handover.verdict);
         for packet in handover.in_ring {
             match translate.packet(packet) {
-                Ok(packet) => self.ring.push(packet),
+                Ok(packet) => {
+                    self.audit.ledger.came(&packet);
+                    self.ring.push(packet);
+                }
                 Err((packet, reason)) => {
                     self.qostat.lost_behind(&packet, reason);
                     sink.dropped(now, packet, reason);
@@ -72,13 +113,16 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         for packet in handover.queued {
             match translate.packet(packet) {
                 Ok(packet) => {
+                    self.audit.ledger.came(&packet);
                     let because = Some(Reason::Reconfigured);
-                    let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
+                    let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+                    let drops = &mut Drops { sink, qostat, ledger, at: now, because };
                     let _ = self.scheduler.enqueue(now, packet, drops);
                 }
-                Err((packet, reason)) => self.lose(now, packet, reason, sink),
+                Err((packet, reason)) => self.lose_foreign(now, packet, reason, sink),
             }
         }
+        self.audit.took_over(&self.qostat);
         if self.wire.is_idle() {
             self.begin(now);
         }
@@ -93,6 +137,12 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         reason: Reason,
         sink: &mut impl LinkSink<P>,
     ) {
+        self.audit.ledger.lost(&packet, &self.qostat);
+        self.lose_foreign(now, packet, reason, sink);
+    }
+
+    /// Of a packet that this link has never taken in.
+    fn lose_foreign(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
         self.qostat.lost(now, &packet, reason);
         sink.dropped(now, packet, reason);
     }

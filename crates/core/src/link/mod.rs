@@ -34,12 +34,14 @@
 //! **Conservation**, after every call: packets in = packets sent + queued + in the ring + sum of
 //! drops by reason ([`Link::qostat`], [`Link::held`]).
 
+mod audit;
 mod blocking;
 mod config;
 mod framing;
 mod handover;
 mod pass;
 mod ring;
+mod sink;
 mod wire;
 
 use alloc::collections::VecDeque;
@@ -49,7 +51,10 @@ pub use crate::shape::ShaperConfig;
 pub use config::{LinkConfig, Refill, RingConfig};
 pub use framing::{Cells, Framing, FramingConfig, Overhead};
 pub use handover::{Handover, Translate};
+use sink::Drops;
+pub use sink::LinkSink;
 
+use crate::audit::Audit;
 use crate::measure::Qostat;
 
 use crate::packet::Packet;
@@ -60,28 +65,6 @@ use crate::shape::Shaper;
 use crate::units::Nanos;
 use ring::Ring;
 use wire::Wire;
-
-/// Takes what leaves a link.
-pub trait LinkSink<P> {
-    /// How many frames the port can take now. Asked only by links without a rate, before each
-    /// packet.
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    /// The last bit of `packet` left the wire at `at`, which is virtual time and not after the
-    /// `now` of the call.
-    fn transmitted(&mut self, at: Nanos, packet: P);
-
-    /// `packet` was dropped at `at` because of `reason`.
-    fn dropped(&mut self, at: Nanos, packet: P, reason: Reason);
-}
-
-/// Lets every packet go: the link's meters have counted it.
-impl<P> LinkSink<P> for () {
-    fn transmitted(&mut self, _at: Nanos, _packet: P) {}
-    fn dropped(&mut self, _at: Nanos, _packet: P, _reason: Reason) {}
-}
 
 /// How many packets a link holds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -131,6 +114,7 @@ pub struct Link<P, S> {
     ring: Ring<P>,
     wire: Wire,
     qostat: Qostat,
+    audit: Audit,
     start: Start,
     /// When the processor is through with the last scheduler call.
     processor_free: Nanos,
@@ -141,23 +125,6 @@ pub struct Link<P, S> {
     tick: Option<Nanos>,
     /// The latest instant that was told.
     clock: Nanos,
-}
-
-/// Counts what a discipline drops and passes it on with the instant.
-struct Drops<'a, K> {
-    sink: &'a mut K,
-    qostat: &'a mut Qostat,
-    at: Nanos,
-    /// Replaces the discipline's own reason.
-    because: Option<Reason>,
-}
-
-impl<P: Packet, K: LinkSink<P>> DropSink<P> for Drops<'_, K> {
-    fn dropped(&mut self, packet: P, reason: Reason) {
-        let reason = self.because.unwrap_or(reason);
-        self.qostat.lost(self.at, &packet, reason);
-        self.sink.dropped(self.at, packet, reason);
-    }
 }
 
 impl<P: Packet, S: Scheduler<P>> Link<P, S> {
@@ -180,6 +147,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             ring: Ring::new(config.ring),
             wire: Wire::new(config.rate),
             qostat: Qostat::new(classes),
+            audit: Audit::new(classes),
             start: Start::Idle { wake: Nanos::MAX },
             processor_free: Nanos::ZERO,
             waiting: VecDeque::new(),
@@ -214,18 +182,21 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     pub fn queue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
         let now = self.arrive_at(now, sink);
         self.qostat.came(now, &packet);
+        self.audit.ledger.came(&packet);
         let blocked = self.blocks() && now < self.processor_free;
         // Behind those that wait already, whatever the rule is by now: the order of a flow is kept.
         if blocked || !self.waiting.is_empty() {
             return self.wait(now, packet, sink);
         }
-        let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because: None };
+        let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+        let drops = &mut Drops { sink, qostat, ledger, at: now, because: None };
         let treated = self.scheduler.enqueue(now, packet, drops);
         match (self.start, treated) {
             (Start::Idle { .. }, Treated::Dropped(_)) => self.still_idle(now),
             // While the shaper waits, another packet may have come to the front.
             (Start::Idle { .. } | Start::Shaped(_) | Start::Blocked, _) => self.kick(now),
-            (Start::Due(_) | Start::Full, _) => {}
+            // Nothing more is due than before.
+            (Start::Due(_) | Start::Full, _) => return treated,
         }
         self.run(now, sink);
         treated
@@ -236,6 +207,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// leaves at once to the bits of the time from `until` to its next `now`, and a packet. Call it
     /// before [`advance`](Self::advance).
     pub fn hold(&mut self, until: Nanos) {
+        self.audit.late(until.saturating_sub(self.wire.done().min(self.clock)));
         self.wire.hold(until);
     }
 
@@ -288,7 +260,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     ) -> R {
         let now = self.arrive_at(now, sink);
         let because = Some(Reason::Reconfigured);
-        let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
+        let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+        let drops = &mut Drops { sink, qostat, ledger, at: now, because };
         let result = change(&mut self.scheduler, now, drops);
         self.restart(now);
         self.run(now, sink);
@@ -306,7 +279,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.scheduler.set_rate(self.config.slowest());
         for packet in moved {
             let because = Some(Reason::Reconfigured);
-            let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
+            let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+            let drops = &mut Drops { sink, qostat, ledger, at: now, because };
             let _ = self.scheduler.enqueue(now, packet, drops);
         }
         self.tick = Some(self.ticked(now));
@@ -362,12 +336,14 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     pub fn drain(&mut self, now: Nanos, reason: Reason, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
         self.wire.abort(now);
-        let qostat = &mut self.qostat;
+        let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
         while let Some((packet, _)) = self.ring.pop() {
+            ledger.lost(&packet, qostat);
             qostat.lost_behind(&packet, reason);
             sink.dropped(now, packet, reason);
         }
         let mut drop = |packet: P| {
+            ledger.lost(&packet, qostat);
             qostat.lost(now, &packet, reason);
             sink.dropped(now, packet, reason);
         };
@@ -435,6 +411,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         self.run(now, sink);
         self.clock = now;
+        if self.audit.due <= now {
+            self.look(now);
+        }
         now
     }
 
@@ -496,6 +475,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
 
     fn leave(&mut self, at: Nanos, packet: P, sink: &mut impl LinkSink<P>) {
         self.qostat.sent(&packet);
+        self.audit.ledger.sent(&packet);
         sink.transmitted(at, packet);
     }
 
@@ -506,6 +486,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             self.kick(at);
         } else {
             self.start = Start::Idle { wake: Nanos::MAX };
+            self.empties();
         }
     }
 
@@ -524,6 +505,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let wake = self.scheduler.next_wake(at);
         let wake = wake.map_or(Nanos::MAX, |wake| wake.max(at.saturating_add(Nanos(1))));
         self.start = Start::Idle { wake };
+        self.empties();
     }
 
     /// Something happened that does not start the transmit side. The time the scheduler had asked
@@ -567,7 +549,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             }
         }
         self.qostat.called(self.scheduler.busy_queues());
-        let drops = &mut Drops { sink, qostat: &mut self.qostat, at, because: None };
+        let (qostat, ledger) = (&mut self.qostat, &mut self.audit.ledger);
+        let drops = &mut Drops { sink, qostat, ledger, at, because: None };
         let given = self.scheduler.dequeue(at, drops);
         self.processor_free = at.saturating_add(self.config.dequeue_time);
         let Some(packet) = given else {
@@ -575,6 +558,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             return;
         };
         self.qostat.given(at, &packet);
+        self.audit.ledger.given(&packet);
         if let Some(shaper) = &mut self.shaper {
             shaper.charge(at, packet.ip_len());
         }

@@ -27,6 +27,10 @@ impl<P> Ring<P> {
         self.packets.front()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &P> {
+        self.packets.iter()
+    }
+
     pub(super) fn has_slot(&self) -> bool {
         self.used < self.config.slots
     }

@@ -86,6 +86,7 @@ impl Histogram {
     }
 
     /// Counts `n` durations at once: with the lower bound of a bucket, rebuilds that bucket.
+    #[inline]
     pub fn record_many(&mut self, duration: Nanos, n: u64) {
         let count = &mut self.counts[Self::index_of(duration)];
         *count = count.saturating_add(n);

@@ -76,6 +76,7 @@ impl QueueMeter {
     /// log2 of a tick's nanoseconds: an area of a million packets fits for half a year.
     const TICK: u32 = 10;
 
+    #[inline]
     fn enter(&mut self, at: Nanos, length: Bytes) {
         self.packets += 1;
         self.bytes += length;
@@ -83,6 +84,7 @@ impl QueueMeter {
         self.ticks = self.ticks.wrapping_sub(at.0 >> Self::TICK);
     }
 
+    #[inline]
     fn leave(&mut self, at: Nanos, length: Bytes) {
         self.packets -= 1;
         self.bytes = Bytes(self.bytes.0 - length.0);
@@ -112,6 +114,8 @@ pub struct ClassMeter {
     pub queue: QueueMeter,
     /// Packets dropped, by [`Reason::index`].
     pub dropped: [u64; Reason::COUNT],
+    /// IP bytes of those that the scheduler had given already.
+    lost_behind: Bytes,
     /// Sum of the transit delays of `out_packets`. Wraps around, so differences stay right.
     pub delay_sum: Nanos,
     /// The longest transit delay.
@@ -126,6 +130,7 @@ impl Default for ClassMeter {
             counts: ClassCounters::default(),
             queue: QueueMeter::default(),
             dropped: [0; Reason::COUNT],
+            lost_behind: Bytes::ZERO,
             delay_sum: Nanos::ZERO,
             delay_max: Nanos::ZERO,
             delay: Histogram::new(),
@@ -161,6 +166,13 @@ impl ClassMeter {
         self.dropped.iter().sum()
     }
 
+    /// IP bytes that wait and that are in the ring.
+    #[must_use]
+    pub fn held_bytes(&self) -> Bytes {
+        let behind = self.out_bytes.0 - self.sent_bytes.0 - self.lost_behind.0;
+        Bytes(self.queue.bytes.0 + behind)
+    }
+
     /// The scheduler gave a packet that had been in the router for `delay`.
     #[inline]
     fn gave(&mut self, length: Bytes, delay: Nanos) {
@@ -169,6 +181,13 @@ impl ClassMeter {
         self.delay_sum = Nanos(self.delay_sum.0.wrapping_add(delay.0));
         self.delay_max = self.delay_max.max(delay);
         self.delay.record(delay);
+    }
+
+    /// A packet was dropped.
+    #[inline]
+    fn lost<P: Packet>(&mut self, packet: &P, reason: Reason) {
+        self.dropped[reason.index()] += 1;
+        self.dropped_segments += u64::from(packet.segments());
     }
 
     /// Mean transit delay; `None` if nothing was given out.
@@ -182,6 +201,7 @@ impl ClassMeter {
         self.counts.add(&other.counts);
         self.queue.merge(&other.queue);
         self.dropped.add(&other.dropped);
+        self.lost_behind += other.lost_behind;
         self.delay_sum.add(&other.delay_sum);
         self.delay_max = self.delay_max.max(other.delay_max);
         self.delay.merge(&other.delay);
@@ -197,6 +217,7 @@ impl ClassMeter {
             counts: self.counts.since(&earlier.counts),
             queue: self.queue,
             dropped: self.dropped.since(&earlier.dropped),
+            lost_behind: self.lost_behind.since(&earlier.lost_behind),
             delay_sum: self.delay_sum.since(&earlier.delay_sum),
             delay_max: self.delay_max.min(longest),
             delay,
@@ -250,20 +271,24 @@ impl Qostat {
     }
 
     /// A packet was given to the link.
+    #[inline]
     pub(crate) fn came<P: Packet>(&mut self, at: Nanos, packet: &P) {
+        let length = packet.ip_len();
         let meter = self.meter(packet.class());
-        meter.queue.enter(at, packet.ip_len());
+        meter.queue.enter(at, length);
         meter.in_packets += 1;
-        meter.in_bytes += packet.ip_len();
+        meter.in_bytes += length;
         meter.in_segments += u64::from(packet.segments());
     }
 
     /// The scheduler is about to be called with `busy` queues that have packets.
+    #[inline]
     pub(crate) fn called(&mut self, busy: usize) {
         self.calls[busy.min(2)] += 1;
     }
 
     /// The scheduler gave a packet.
+    #[inline]
     pub(crate) fn given<P: Packet>(&mut self, at: Nanos, packet: &P) {
         let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
         let meter = self.meter(packet.class());
@@ -290,6 +315,7 @@ impl Qostat {
     }
 
     /// A packet left the wire.
+    #[inline]
     pub(crate) fn sent<P: Packet>(&mut self, packet: &P) {
         let meter = self.meter(packet.class());
         meter.sent_packets += 1;
@@ -298,18 +324,21 @@ impl Qostat {
     }
 
     /// A packet that waited was dropped.
+    #[inline]
     pub(crate) fn lost<P: Packet>(&mut self, at: Nanos, packet: &P, reason: Reason) {
-        self.meter(packet.class()).queue.leave(at, packet.ip_len());
-        self.lost_behind(packet, reason);
+        let meter = self.meter(packet.class());
+        meter.queue.leave(at, packet.ip_len());
+        meter.lost(packet, reason);
     }
 
     /// A packet that the scheduler had given already was dropped: it lay in the ring.
     pub(crate) fn lost_behind<P: Packet>(&mut self, packet: &P, reason: Reason) {
         let meter = self.meter(packet.class());
-        meter.dropped[reason.index()] += 1;
-        meter.dropped_segments += u64::from(packet.segments());
+        meter.lost_behind += packet.ip_len();
+        meter.lost(packet, reason);
     }
 
+    #[inline]
     fn meter(&mut self, class: Class) -> &mut ClassMeter {
         let index = if class.index() < self.classes.len() { class.index() } else { 0 };
         &mut self.classes[index]

@@ -2,19 +2,27 @@
 //! comes back in one that arrives.
 //!
 //! Source: RFC 7323, section 3 (a receiver echoes the time stamps of TCP), measured in the middle
-//! as K. Nichols' pping does; requests and replies of ICMP's echo likewise.
+//! as K. Nichols' pping does; requests and replies of ICMP's echo likewise. Data of TCP by its
+//! sequence numbers (RFC 9293): receivers answer every second packet and echo the stamp of the
+//! first (RFC 7323, 4.3), so that a stamp comes back later by what the two are apart, which of slow
+//! flows is more than what waits. The acknowledgement that names the last byte of a packet is the
+//! answer to that packet, unless it echoes a younger stamp: then the packet lay behind a gap, or
+//! was sent twice. Where it names one packet alone, its sender may have waited for a second one
+//! ([`RoundTrip::late`]).
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
 //! | TSval, TSecr; identifier and number of an echo | [`Stamp::value`] | – |
+//! | SEG.SEQ + SEG.LEN, SEG.ACK | [`Stamp::number`] | – |
 //! | round trip | [`RoundTrip::rtt`] | time |
 //! | shortest round trip to the host of late | `Host::base` | time |
 //! | what waits on the line, in its time | [`RoundTrip::above`] | time |
 //!
 //! The first packet of a flow that carries a stamp is remembered, and the first one that brings it
-//! back ends the trip. Each host has its own distance: the shortest trip to it in the last one to
-//! two minutes. A host that is met while packets wait on the line gets what others wait taken off,
-//! so that a queue is not taken for distance.
+//! back ends the trip; of data two packets in a row, as one of them is answered at once. Each host
+//! has its own distance: the shortest trip to it in the last one to two minutes. A host that is met
+//! while packets wait on the line gets what others wait taken off, so that a queue is not taken for
+//! distance.
 //!
 //! Bounded: [`FLOWS`] flows with [`PENDING`] stamps each, at least [`SPACING`] apart, and [`HOSTS`]
 //! hosts, all by hashes that nobody outside can steer. A flow or host that finds its place taken by
@@ -53,11 +61,18 @@ pub struct Stamp {
     pub host: u64,
     /// What is echoed.
     pub value: u32,
+    /// Of TCP: the sequence number after the data of a packet that leaves, and `None` if it has
+    /// none; what a packet that comes acknowledges.
+    pub number: Option<u32>,
+    /// Bytes of data before that number.
+    pub data: u32,
 }
 
 /// A packet went and came back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RoundTrip {
+    /// [`Stamp::host`].
+    pub host: u64,
     /// When it left.
     pub sent: Nanos,
     /// How long it took.
@@ -66,11 +81,16 @@ pub struct RoundTrip {
     pub above: Nanos,
     /// Bytes that had left before it.
     pub bytes: u64,
+    /// Whether the answer may have waited for a second packet of data (RFC 9293, 3.8.6.3).
+    pub late: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     value: u32,
+    /// What acknowledges it; else what echoes `value` ends the trip.
+    number: Option<u32>,
+    data: u32,
     sent: Nanos,
     bytes: u64,
 }
@@ -79,8 +99,12 @@ struct Pending {
 struct Flow {
     hash: u64,
     used: Nanos,
-    /// When a stamp was noted last.
+    /// When a stamp was noted last; of data, that of the first of two packets in a row.
     noted: Nanos,
+    /// The next packet of data is the second of them.
+    second: bool,
+    /// What was acknowledged last.
+    acknowledged: Option<u32>,
     /// In the order in which they left.
     waiting: [Pending; PENDING],
     under_way: u8,
@@ -148,13 +172,20 @@ impl RoundTrips {
         if under_way == PENDING && flow.waiting[0].sent + LOST < at {
             under_way = 0;
         }
-        let same = flow.waiting[..under_way].iter().any(|one| one.value == stamp.value);
-        let soon = flow.noted.0 > 0 && flow.noted + SPACING > at;
-        if same || soon || under_way == PENDING {
+        let Stamp { value, number, data, .. } = stamp;
+        let same = |one: &Pending| match number {
+            Some(_) => one.number == number,
+            None => one.number.is_none() && one.value == value,
+        };
+        let second = flow.second && number.is_some();
+        let soon = flow.noted.0 > 0 && flow.noted + SPACING > at && !second;
+        if soon || under_way == PENDING || flow.waiting[..under_way].iter().any(same) {
             return;
         }
-        flow.waiting[under_way] = Pending { value: stamp.value, sent: at, bytes };
-        (flow.used, flow.noted, flow.under_way) = (at, at, under_way as u8 + 1);
+        flow.waiting[under_way] = Pending { value, number, data, sent: at, bytes };
+        flow.noted = if second { flow.noted } else { at };
+        flow.second = number.is_some() && !second;
+        (flow.used, flow.under_way) = (at, under_way as u8 + 1);
     }
 
     /// A packet that brings a stamp back arrives at `at`. Only the first one says how long it took.
@@ -163,21 +194,42 @@ impl RoundTrips {
         if flow.hash != stamp.flow {
             return None;
         }
+        let before = flow.acknowledged;
+        flow.acknowledged = stamp.number.or(before);
         let waiting = &mut flow.waiting[..usize::from(flow.under_way)];
-        let back = waiting.iter().position(|one| one.value == stamp.value)?;
-        let Pending { sent, bytes, .. } = waiting[back];
+        let back = waiting.iter().position(|one| match (one.number, stamp.number) {
+            (None, _) => one.value == stamp.value,
+            (Some(number), Some(acknowledged)) => is_at_most(number, acknowledged),
+            (Some(_), None) => false,
+        })?;
+        // Of data the last packet that is acknowledged.
+        let back = match (waiting[back].number, stamp.number) {
+            (Some(_), Some(acknowledged)) => {
+                let is = |one: &Pending| one.number.is_some_and(|n| is_at_most(n, acknowledged));
+                waiting.iter().rposition(is).unwrap_or(back)
+            }
+            _ => back,
+        };
+        let Pending { value, number, data, sent, bytes } = waiting[back];
         // Those that left before it are lost, or were passed.
         waiting.rotate_left(back + 1);
         flow.under_way -= back as u8 + 1;
+        if number.is_some() && (number != stamp.number || !is_at_most(stamp.value, value)) {
+            return None;
+        }
+        let alone = |end: u32| before.is_none_or(|all| is_at_most(end.wrapping_sub(data), all));
+        let late = number.is_some_and(alone);
         let rtt = at.saturating_sub(sent);
         if rtt > FORGOTTEN {
             return None;
         }
         let above = rtt.saturating_sub(self.base(at, stamp.host, rtt)?);
-        self.standing = Nanos((7 * self.standing.0 + above.0) / 8);
-        self.known = at;
+        if !late {
+            self.standing = Nanos((7 * self.standing.0 + above.0) / 8);
+            self.known = at;
+        }
         self.count += 1;
-        Some(RoundTrip { sent, rtt, above, bytes })
+        Some(RoundTrip { host: stamp.host, sent, rtt, above, bytes, late })
     }
 
     /// The distance of a host, of which a trip has just been measured. `None`: there is no room for
@@ -203,14 +255,21 @@ impl RoundTrips {
     }
 }
 
+/// Whether a number that wraps is not after another one.
+fn is_at_most(number: u32, other: u32) -> bool {
+    other.wrapping_sub(number) < 1 << 31
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
 
     fn stamp(flow: u64, value: u32) -> Stamp {
-        Stamp { flow, host: 7, value }
+        Stamp { flow, host: 7, value, number: None, data: 0 }
     }
 
     #[test]
@@ -230,6 +289,65 @@ mod tests {
         assert_eq!(trips.count(), 2);
     }
 
+    fn data(value: u32, number: u32) -> Stamp {
+        Stamp { number: Some(number), data: 1_000, ..stamp(1, value) }
+    }
+
+    /// Every second packet is answered, with the stamp of the first, and the two are 30 ms apart.
+    #[test]
+    fn data_is_answered_by_what_names_its_last_byte() {
+        for odd in [0, 1] {
+            let mut trips = RoundTrips::default();
+            let mut seen = Vec::new();
+            for n in 0..40u32 {
+                let at = u64::from(n) * 30 + 1;
+                // Stamps and numbers that wrap.
+                let stamp = |n: u32| data(n.wrapping_sub(7), (n * 1_000).wrapping_sub(20_000));
+                trips.sent(Nanos(at * MS), stamp(n), u64::from(n));
+                if n % 2 == odd && n > 0 {
+                    let answer = Stamp { value: stamp(n - 1).value, ..stamp(n) };
+                    seen.extend(trips.came(Nanos((at + 20) * MS), answer));
+                }
+            }
+            assert!(seen.len() > 15, "{}", seen.len());
+            for trip in &seen {
+                assert_eq!((trip.rtt, trip.above), (Nanos(20 * MS), Nanos::ZERO), "{trip:?}");
+            }
+            assert!(seen[1..].iter().all(|trip| !trip.late), "{seen:?}");
+        }
+    }
+
+    /// One packet at a time is answered when the receiver is tired of waiting for another.
+    #[test]
+    fn what_is_acknowledged_alone_may_be_late() {
+        let mut trips = RoundTrips::default();
+        for n in 1..9u32 {
+            let at = Nanos(u64::from(n) * 100 * MS);
+            trips.sent(at, data(n, n * 1_000), 0);
+            let trip = trips.came(at + Nanos(60 * MS), data(n, n * 1_000)).unwrap();
+            assert!(trip.late, "{trip:?}");
+        }
+    }
+
+    /// A packet that lay behind a gap, and one that was sent twice, say nothing; what they leave
+    /// behind is gone.
+    #[test]
+    fn what_is_acknowledged_late_or_was_sent_twice_makes_no_trip() {
+        let mut trips = RoundTrips::default();
+        trips.sent(Nanos(MS), data(10, 1_000), 0);
+        trips.sent(Nanos(2 * MS), data(11, 2_000), 0);
+        // The first was lost, and is sent again with a younger stamp.
+        trips.sent(Nanos(60 * MS), data(70, 1_000), 0);
+        assert_eq!(trips.came(Nanos(90 * MS), data(70, 2_000)), None);
+        trips.sent(Nanos(100 * MS), data(100, 3_000), 0);
+        trips.sent(Nanos(101 * MS), data(101, 4_000), 0);
+        // More than what is remembered is acknowledged: nobody knows what was answered.
+        assert_eq!(trips.came(Nanos(120 * MS), data(101, 9_000)), None);
+        trips.sent(Nanos(130 * MS), data(130, 10_000), 5);
+        let trip = trips.came(Nanos(150 * MS), data(130, 10_000)).unwrap();
+        assert_eq!((trip.rtt, trip.bytes), (Nanos(20 * MS), 5));
+    }
+
     #[test]
     fn a_host_met_behind_a_queue_is_not_taken_for_far() {
         let mut trips = RoundTrips::default();
@@ -239,7 +357,7 @@ mod tests {
             let _ = trips.came(Nanos(at + wait * MS), stamp(1, n as u32));
         }
         // 30 ms away, behind the 100 ms that others wait.
-        let other = Stamp { flow: 2, host: 8, value: 1 };
+        let other = Stamp { flow: 2, host: 8, value: 1, number: None, data: 0 };
         trips.sent(Nanos(4_030 * MS), other, 0);
         let trip = trips.came(Nanos(4_160 * MS), other).unwrap();
         assert!((80 * MS..=110 * MS).contains(&trip.above.0), "{trip:?}");
@@ -264,10 +382,11 @@ mod tests {
     #[test]
     fn whoever_is_heard_keeps_its_place() {
         let mut trips = RoundTrips::default();
-        let mine = Stamp { flow: 5, host: 5, value: 0 };
+        let mine = Stamp { flow: 5, host: 5, value: 0, number: None, data: 0 };
         for n in 0..20_000u64 {
             let at = Nanos(n * MS);
-            let other = Stamp { flow: n * 3 + 1, host: n * 7 + 1, value: n as u32 };
+            let other =
+                Stamp { flow: n * 3 + 1, host: n * 7 + 1, value: n as u32, number: None, data: 0 };
             trips.sent(at, other, 0);
             let _ = trips.came(at + Nanos(MS), other);
             if n % 10 == 0 {

@@ -11,15 +11,18 @@
 //! | w, its part of the rest | `TreeNode::weight` | – |
 //! | d, what it asks for | `TreeNode::demand` | the same rate |
 //!
-//! What a node gets is divided among its children: first their guarantees, in proportion and
-//! together if they do not all fit; then the rest by weight among those that still want more. So a
-//! child gets x = g + w λ, a sum: guarantees are not taken out of shares.
+//! What a node gets is divided among its children: first their guarantees, all cut by the same
+//! part if they do not fit; then the rest by weight among those that still want more. So a child
+//! gets x = g + w λ, a sum: guarantees are not taken out of shares.
 //!
 //! A guarantee counts as far as it is asked for: who asks for less than is guaranteed does not
 //! wait. That of a node is the larger of its own and the sum of what its children have of theirs,
-//! so a guarantee below holds through every node above that has room for it.
+//! so a guarantee below holds through every node above that has room for it. All that holds of
+//! guarantees that are cut to a part p too, of which the leaf has min(p g, d), and a node above
+//! min(p c, d, max(p g, the sum of what its children have)): whoever asks for less than its part
+//! leaves the rest to all who are cut, not to its neighbours.
 //!
-//! Cost: n log n for each level.
+//! Cost: n log n for each level; where guarantees are cut, 64 looks at all below.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -60,8 +63,14 @@ struct Wants {
     demand: f64,
     /// What of that is guaranteed.
     assured: f64,
-    /// The guarantee by which too small a service is divided: that of all who ask.
-    guarantee: f64,
+}
+
+/// A tree that is filled.
+struct Tree<'a> {
+    nodes: &'a [TreeNode],
+    /// By node, those below it; the last are those on the link.
+    children: Vec<Vec<usize>>,
+    wants: Vec<Wants>,
 }
 
 /// What each node gets of a link of `capacity`, in their order.
@@ -83,30 +92,60 @@ pub fn tree_filling(capacity: f64, nodes: &[TreeNode]) -> Vec<f64> {
         assert!(node.parent.is_none_or(|parent| parent < at), "parents come first");
         children[node.parent.unwrap_or(root)].push(at);
     }
-    let mut wants = vec![Wants::default(); nodes.len()];
+    let mut tree = Tree { nodes, children, wants: vec![Wants::default(); nodes.len()] };
     for at in (0..nodes.len()).rev() {
-        wants[at] = wants_of(&nodes[at], &children[at], &wants);
+        tree.wants[at].demand = tree.demand(at);
+        tree.wants[at].assured = tree.assured(at, 1.0);
     }
     let mut got = vec![0.0; nodes.len()];
-    fill(capacity, &children[root], nodes, &wants, &mut got);
+    tree.fill(capacity, root, &mut got);
     for at in 0..nodes.len() {
-        fill(got[at], &children[at], nodes, &wants, &mut got);
+        tree.fill(got[at], at, &mut got);
     }
     got
 }
 
-fn wants_of(node: &TreeNode, children: &[usize], wants: &[Wants]) -> Wants {
-    let sum = |of: fn(&Wants) -> f64| children.iter().map(|child| of(&wants[*child])).sum::<f64>();
-    let cap = node.cap.unwrap_or(f64::INFINITY);
-    let below = if children.is_empty() { node.demand } else { sum(|child| child.demand) };
-    let demand = below.min(cap);
-    if demand <= 0.0 {
-        return Wants::default();
+impl Tree<'_> {
+    fn demand(&self, at: usize) -> f64 {
+        let below = self.children[at].iter().map(|child| self.wants[*child].demand).sum();
+        let is_leaf = self.children[at].is_empty();
+        let demand: f64 = if is_leaf { self.nodes[at].demand } else { below };
+        demand.min(self.nodes[at].cap.unwrap_or(f64::INFINITY)).max(0.0)
     }
-    Wants {
-        demand,
-        assured: node.guarantee.max(sum(|child| child.assured)).min(demand),
-        guarantee: node.guarantee.max(sum(|child| child.guarantee)).min(cap),
+
+    /// What a node has if all guarantees are cut to `part`.
+    fn assured(&self, at: usize, part: f64) -> f64 {
+        let node = &self.nodes[at];
+        let below = self.children[at].iter().map(|child| self.assured(*child, part)).sum();
+        let most = part * node.cap.unwrap_or(f64::INFINITY);
+        (part * node.guarantee).max(below).min(most).min(self.wants[at].demand)
+    }
+
+    fn fill(&self, service: f64, at: usize, got: &mut [f64]) {
+        let children = &self.children[at];
+        let all = |part| children.iter().map(|child| self.assured(*child, part)).sum::<f64>();
+        let mut part = 1.0;
+        if children.iter().map(|child| self.wants[*child].assured).sum::<f64>() > service {
+            let (mut fits, mut over) = (0.0, 1.0);
+            for _ in 0..64 {
+                part = f64::midpoint(fits, over);
+                *(if all(part) > service { &mut over } else { &mut fits }) = part;
+            }
+            part = fits;
+        }
+        let mut left = service;
+        for child in children {
+            got[*child] = self.assured(*child, part);
+            left -= got[*child];
+        }
+        let more: Vec<(f64, f64)> = children
+            .iter()
+            .zip(weights(children, self.nodes))
+            .map(|(child, weight)| (self.wants[*child].demand - got[*child], weight))
+            .collect();
+        for (child, share) in children.iter().zip(max_min(left.max(0.0), &more)) {
+            got[*child] += share;
+        }
     }
 }
 
@@ -116,27 +155,6 @@ fn weights(children: &[usize], nodes: &[TreeNode]) -> Vec<f64> {
     let smallest = stated.fold(f64::INFINITY, f64::min);
     let default = if smallest.is_finite() { smallest } else { 1.0 };
     children.iter().map(|child| nodes[*child].stated_weight().unwrap_or(default)).collect()
-}
-
-fn fill(service: f64, children: &[usize], nodes: &[TreeNode], wants: &[Wants], got: &mut [f64]) {
-    // Who has no guarantee stands aside: a share by weight of nothing is none.
-    let assured: Vec<usize> =
-        children.iter().copied().filter(|child| wants[*child].assured > 0.0).collect();
-    let first: Vec<(f64, f64)> =
-        assured.iter().map(|child| (wants[*child].assured, wants[*child].guarantee)).collect();
-    let mut left = service;
-    for (child, share) in assured.iter().zip(max_min(service, &first)) {
-        got[*child] = share;
-        left -= share;
-    }
-    let more: Vec<(f64, f64)> = children
-        .iter()
-        .zip(weights(children, nodes))
-        .map(|(child, weight)| (wants[*child].demand - got[*child], weight))
-        .collect();
-    for (child, share) in children.iter().zip(max_min(left.max(0.0), &more)) {
-        got[*child] += share;
-    }
 }
 
 #[cfg(test)]
@@ -249,6 +267,28 @@ mod tests {
         let capped = TreeNode { cap: Some(30.0), ..site };
         let nodes = [capped, child(40.0, 1e9), child(0.0, 1e9), GREEDY];
         close(&tree_filling(100.0, &nodes), &[30.0, 30.0, 0.0, 70.0]);
+    }
+
+    #[test]
+    fn guarantees_that_do_not_fit_are_cut_alike_wherever_they_are() {
+        let site = TreeNode { weight: Some(1.0), ..TreeNode::PLAIN };
+        let child =
+            |guarantee: f64, demand: f64| TreeNode { parent: Some(0), guarantee, demand, ..GREEDY };
+        // 40 and 20 behind a site and 60 beside it, of 90: three quarters of each.
+        let nodes = [site, child(40.0, 1e9), child(20.0, 1e9), assured(60.0)];
+        close(&tree_filling(90.0, &nodes), &[45.0, 30.0, 15.0, 45.0]);
+        // The first asks for 10: the 80 that are left are all that the others are guaranteed. Of
+        // 50 they have half of that, and the site is not asked for its part by its neighbour.
+        let nodes = [site, child(40.0, 10.0), child(20.0, 1e9), assured(60.0)];
+        close(&tree_filling(90.0, &nodes), &[30.0, 10.0, 20.0, 60.0]);
+        close(&tree_filling(50.0, &nodes), &[20.0, 10.0, 10.0, 30.0]);
+        // A guarantee of the site itself is cut too, and so is its cap.
+        let own = TreeNode { guarantee: 90.0, ..site };
+        let nodes = [own, child(40.0, 1e9), child(20.0, 1e9), assured(60.0)];
+        close(&tree_filling(75.0, &nodes), &[45.0, 30.0, 15.0, 30.0]);
+        let capped = TreeNode { cap: Some(30.0), ..site };
+        let nodes = [capped, child(40.0, 1e9), child(20.0, 1e9), assured(60.0)];
+        close(&tree_filling(45.0, &nodes), &[15.0, 10.0, 5.0, 30.0]);
     }
 
     #[test]

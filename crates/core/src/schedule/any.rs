@@ -13,6 +13,7 @@ use core::fmt;
 use super::shared::Shared;
 use super::shared_flows::SharedFlows;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::audit::Promise;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, Value};
 use crate::share::SharedLink;
@@ -42,6 +43,36 @@ impl OwnConfig {
     #[must_use]
     pub fn error(&self, message: String) -> BuildError {
         BuildError::Own { place: self.place.clone(), name: self.name.clone(), message }
+    }
+}
+
+/// `kind = "linux"`: a queueing discipline of the kernel, beside ours in the lab. The router never
+/// has one: where a link does, the kernel forwards.
+#[derive(Clone, Debug)]
+pub struct LinuxConfig {
+    /// What `tc` is told, a line each: the first is the root discipline, `htb default 20`; further
+    /// ones begin with `class`, `qdisc` or `filter`.
+    pub command: String,
+    /// Where it stands, `file:line`, for messages; empty if not in a file. Not part of a
+    /// comparison.
+    pub place: String,
+}
+
+impl PartialEq for LinuxConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.command == other.command
+    }
+}
+
+impl LinuxConfig {
+    /// Its `kind` in files.
+    pub const NAME: &'static str = "linux";
+
+    /// An error about this discipline.
+    #[must_use]
+    pub fn error(&self, message: &str) -> BuildError {
+        let (place, name) = (self.place.clone(), Self::NAME.into());
+        BuildError::Own { place, name, message: message.into() }
     }
 }
 
@@ -105,6 +136,8 @@ macro_rules! disciplines {
             $($(#[doc = $doc])+ $variant($config),)+
             /// One that the program running it brings along.
             Own(OwnConfig),
+            /// One that the kernel has, in the lab.
+            Linux(LinuxConfig),
         }
 
         /// The built-in disciplines without a virtual call per packet, and a boxed arm that lets a
@@ -133,6 +166,7 @@ macro_rules! disciplines {
                 match self {
                     $(Self::$variant(_) => <$config>::NAME,)+
                     Self::Own(_) => "own",
+                    Self::Linux(_) => LinuxConfig::NAME,
                 }
             }
 
@@ -141,7 +175,7 @@ macro_rules! disciplines {
             pub const fn section(&self) -> Option<&'static Section> {
                 match self {
                     $(Self::$variant(_) => Some(<$config>::SECTION),)+
-                    Self::Own(_) => None,
+                    Self::Own(_) | Self::Linux(_) => None,
                 }
             }
 
@@ -159,7 +193,7 @@ macro_rules! disciplines {
             pub fn entries(&self) -> Vec<(&'static Key, Value)> {
                 match self {
                     $(Self::$variant(config) => config.entries(),)+
-                    Self::Own(_) => Vec::new(),
+                    Self::Own(_) | Self::Linux(_) => Vec::new(),
                 }
             }
 
@@ -171,7 +205,7 @@ macro_rules! disciplines {
             pub fn set_live(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
                 match self {
                     $(Self::$variant(config) => config.set_live(change, classes),)+
-                    Self::Own(_) => Ok(()),
+                    Self::Own(_) | Self::Linux(_) => Ok(()),
                 }
             }
 
@@ -185,7 +219,7 @@ macro_rules! disciplines {
                     $(Self::$variant(config) => {
                         config.goes_with(key) && (change.class.is_none() || key.is_per_class())
                     })+
-                    Self::Own(_) => true,
+                    Self::Own(_) | Self::Linux(_) => true,
                 })
             }
 
@@ -195,6 +229,7 @@ macro_rules! disciplines {
                 match self {
                     $(Self::$variant(_) => <$config>::MEASURES_FAIR_RATE,)+
                     Self::Own(_) => true,
+                    Self::Linux(_) => false,
                 }
             }
 
@@ -208,7 +243,21 @@ macro_rules! disciplines {
                         config.for_classes(classes);
                         config.memory(packet)
                     })+
-                    Self::Own(_) => 0,
+                    Self::Own(_) | Self::Linux(_) => 0,
+                }
+            }
+
+            /// What it promises with so many classes, for the audit of its link. Of a user's own
+            /// only its author knows: nothing.
+            #[must_use]
+            pub fn promise(&self, classes: u16) -> Promise {
+                match self {
+                    $(Self::$variant(config) => {
+                        let mut config = config.clone();
+                        config.for_classes(classes);
+                        Discipline::promise(&config)
+                    })+
+                    Self::Own(_) | Self::Linux(_) => Promise::Nothing,
                 }
             }
 
@@ -219,7 +268,7 @@ macro_rules! disciplines {
                 let mut seeded = self.clone();
                 match &mut seeded {
                     $(Self::$variant(config) => Discipline::seed(config, seed),)+
-                    Self::Own(_) => {}
+                    Self::Own(_) | Self::Linux(_) => {}
                 }
                 seeded
             }
@@ -231,6 +280,7 @@ macro_rules! disciplines {
                     $(Self::$variant(config) => config.for_one_worker(),)+
                     Self::Own(_) => Some(("kind = \"own\"", "it was made to have the link for \
                                                             itself")),
+                    Self::Linux(_) => Some(("kind = \"linux\"", "it is the kernel's")),
                 }
             }
 
@@ -238,7 +288,7 @@ macro_rules! disciplines {
             ///
             /// # Errors
             /// A value out of its range. A user's own is always refused: only a program that knows
-            /// it can build it.
+            /// it can build it; so is one of the kernel.
             pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, BuildError> {
                 Ok(match self {
                     $(Self::$variant(config) => {
@@ -247,6 +297,10 @@ macro_rules! disciplines {
                         AnyScheduler::$variant(config.build()?)
                     })+
                     Self::Own(own) => return Err(own.error("not among those built in".into())),
+                    Self::Linux(linux) => return Err(linux.error(
+                        "a queueing discipline of the kernel, to compare with: no router of \
+                         Evenkeel can have it",
+                    )),
                 })
             }
 
@@ -292,6 +346,7 @@ macro_rules! disciplines {
     };
     (@scheduler $arms:tt) => {
         impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
+            #[inline]
             fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
                 each_arm!($arms, self, s => s.enqueue(now, packet, dropped))
             }
@@ -301,6 +356,7 @@ macro_rules! disciplines {
             fn bypasses(&self) -> bool {
                 each_arm!($arms, self, s => s.bypasses())
             }
+            #[inline]
             fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
                 each_arm!($arms, self, s => s.dequeue(now, dropped))
             }

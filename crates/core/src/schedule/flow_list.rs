@@ -331,6 +331,12 @@ impl<S: Copy> FlowList<S> {
         self.table.find(hash, key)
     }
 
+    /// Whether this is the place of the flow of `key`.
+    #[inline]
+    pub(super) fn is_of(&self, id: EntryId, key: &PackedFlow) -> bool {
+        self.table.is_of(id, key)
+    }
+
     /// A place for a flow that is not in the table, as an idle flow; that of one long idle if there
     /// is no other, which `forget` is told. `None` if all are in use.
     pub(super) fn insert(

@@ -36,6 +36,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::audit::Promise;
 use crate::packet::{Class, Packet};
 use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue, check_held, memory_of};
 use crate::reason::Reason;
@@ -133,6 +134,11 @@ impl Discipline for LctConfig {
 
     fn for_classes(&mut self, classes: u16) {
         self.classes = classes;
+    }
+
+    /// It may hold any class back for its X.
+    fn promise(&self) -> Promise {
+        Promise::Nothing
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {

@@ -1,5 +1,6 @@
 //! Disciplines that decide which packet goes next. One discipline, one file.
 
+use crate::audit::Promise;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings::{Change, SettingError, Settings};
@@ -8,6 +9,7 @@ use crate::units::{BitRate, Bytes, Nanos};
 pub mod afan;
 pub mod any;
 pub mod buffer;
+mod calendar;
 pub mod codel;
 pub mod drr;
 pub mod fifo;
@@ -23,11 +25,10 @@ pub mod qfq;
 pub mod shared;
 pub mod shared_flows;
 mod slab;
-mod tournament;
 pub mod tree;
 pub mod wfq_altq;
 
-pub use any::{AnyScheduler, BuildError, DisciplineConfig, OwnConfig};
+pub use any::{AnyScheduler, BuildError, DisciplineConfig, LinuxConfig, OwnConfig};
 
 /// Takes what was dropped. Implementations count it and give its buffer back.
 pub trait DropSink<P> {
@@ -225,6 +226,11 @@ pub trait Discipline: Settings {
 
     /// Upper bound of the bytes that it allocates, with packets of `packet` bytes in memory.
     fn memory(&self, packet: u64) -> u64;
+
+    /// What it promises, for the audit of its link: with the bounds of its header.
+    fn promise(&self) -> Promise {
+        Promise::WorkConserving
+    }
 
     /// How many classes packets have, where that matters.
     fn for_classes(&mut self, _classes: u16) {}

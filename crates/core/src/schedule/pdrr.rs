@@ -68,6 +68,7 @@ use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
+use crate::audit::Promise;
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -80,6 +81,10 @@ use hosts::Hosts;
 /// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more
 /// than constant time.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
+/// By how many quanta, beyond two of the longest packets, what two flows are sent may differ that
+/// always wait: one for the turn that the one has had and the other not yet, one that a flow has to
+/// spare or owes when the time begins.
+pub const SPREAD_QUANTA: u64 = 2;
 /// Valid times that an empty flow stays active.
 pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
 
@@ -147,6 +152,15 @@ impl Discipline for PdrrConfig {
         memory_of_flows(self.flows.most() * each, self.buffer.places(), packet)
     }
 
+    /// Flows of hosts that share by host are not equal.
+    fn promise(&self) -> Promise {
+        if self.fair != Fair::Flow {
+            return Promise::WorkConserving;
+        }
+        let spread = Bytes(self.quantum.0 * SPREAD_QUANTA);
+        Promise::Flows { spread, places: self.flows.most() }
+    }
+
     fn build<P: Packet>(self) -> Result<Pdrr<P>, SettingError> {
         Pdrr::new(self)
     }
@@ -189,7 +203,7 @@ pub struct Pdrr<P> {
     longest: Longest,
     /// Who takes turns instead of flows.
     hosts: Option<Hosts>,
-    /// The flow in service, which is not in the AFL.
+    /// The flow in service, which is not in the AFL; where hosts take turns, the one that is next.
     current: Option<EntryId>,
     /// What waits in FIFOs.
     elastic: Backlog,
@@ -401,6 +415,9 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             while given.is_none() && self.busy > 0 {
                 let id = self.turn();
                 given = self.serve_short(now, id, dropped);
+                if given.is_none() {
+                    self.look_ahead();
+                }
             }
             given
         } else {

@@ -9,6 +9,7 @@
 //! | vt, virtual time | `Pfq::virtual_time` | bytes |
 //! | PIFO and pointer P | `Pfq::priority` (all in front of P), `Pfq::service` with `Flow::fifo` (all behind) | – |
 //! | ft, finish tag of flow f | `Flow::finish` | bytes of virtual time |
+//! | g | `GRAIN` | 32 bytes of virtual time |
 //! | bytes(f) since it was listed | `Flow::offered` | bytes |
 //! | backlog(f) | `Flow::fifo` and `Flow::urgent` | bytes |
 //! | MTU | `PfqConfig::quantum` | bytes |
@@ -23,20 +24,32 @@
 //!
 //! The published form is one list sorted by stamp with a pointer behind its priority packets. No
 //! stamp behind the pointer is below vt, and vt does not move while a packet before it waits: so a
-//! FIFO and a tournament of flows by the stamp of their first elastic packet serve in the same
-//! order (a property test compares them). Elastic packets of a flow follow each other without gaps
-//! in virtual time up to its finish tag, so the stamp of the first one is that tag less what waits,
-//! and no packet keeps one.
+//! FIFO and the flows by the stamp of their first elastic packet serve in the same order. Elastic
+//! packets of a flow follow each other without gaps in virtual time up to its finish tag, so the
+//! stamp of the first one is that tag less what waits, and no packet keeps one.
 //!
-//! Complexity: O(log n), n the flows there is room for and have been seen, to serve an elastic
-//! packet and for a flow that is listed, unlisted, or gets its first elastic packet; constant time
-//! to take a packet in behind others of its flow. A dropped packet costs O(log n) for the search of
-//! the longest backlog, which costs nothing while the buffer is not full and no backlog is longer
-//! than it ever was. A packet that virtual time passes may unlist many flows, each of which was
-//! listed by a packet. No allocation per packet.
+//! **Stamps are told apart to within g.** Flows stand in a calendar: in buckets
+//! of g bytes of virtual time, those of a bucket in the order in which they came there. A listed
+//! flow stands in it once, by the stamp of its first elastic packet, or, if it has none, a bucket
+//! behind its finish tag, which is the stamp that its next one would get: so who gets a packet
+//! stays where he is, and those whose packets wait with equal stamps go before him. (Where packets
+//! are of one length nearly all stamps are equal, and one that goes first for being new is a packet
+//! of everybody's delay.) A flow that stands too early, because more of it went with priority,
+//! moves on when its bucket is served; one of which no packet waits is not listed any more then.
 //!
-//! Bound: per-flow order is kept. Work conserving. Elastic flows share as in start-time fair
-//! queueing, also what overflows: whatever each sends, those that always wait get the same.
+//! Complexity: constant time, flat in the number of flows. A packet that virtual time passes may
+//! unlist many flows, each of which was listed by a packet. No allocation per packet.
+//!
+//! Bound: per-flow order is kept. Work conserving. The stamp of an elastic packet that is served is
+//! less than g above the smallest that waits, less than 2 g if nothing elastic waited of that one's
+//! flow before (it stood a bucket behind its tag, where its packet found it: one g for the bucket,
+//! one for being behind), but that of a flow which lost packets with priority: until it has caught
+//! up with vt it may wait as if it had not. So over any time two flows that always have elastic
+//! packets get the same but for a longest packet of each and 2 g; the published order gives the
+//! same but for a longest packet of each ([`crate::reference::ExactPfq`]). A flow is listed as long
+//! as published.
+//! What overflows is shared like what is sent: whatever each sends, those that always wait get the
+//! same.
 //!
 //! **What a flow loses it does not pay for.** The published rules do not say what becomes of the
 //! tag of a flow that loses a packet to overflow. Left alone it runs ahead of what the flow has
@@ -46,8 +59,10 @@
 //! with priority, bytes(f) and pb, stays as published.
 //!
 //! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the
-//! longest backlog, among equals of that with the smallest hash (its last 42 bits); a packet in
-//! front of P may be dropped, too.
+//! longest backlog, to a thirty-second; a packet in front of P may be dropped, too. A flow that is
+//! not listed any more keeps its place in the list until virtual time has passed its bucket, and
+//! one that still is, but of which nothing waits, may lose it a little before where the list is
+//! full.
 //!
 //! Not implemented: weights; the patents' delayed unlisting.
 
@@ -58,28 +73,35 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
+use super::calendar::{Calendar, GRAIN};
 use super::flow_list::FlowList;
+use super::longest::Longest;
 use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
-use super::tournament::{Key, Tournament};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::Codel;
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
-use crate::flow_table::EntryId;
+use crate::audit::Promise;
+use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Nanos};
-use flow::{Flow, Tag, rank};
+use flow::{Flow, Tag};
 
 /// Valid priority quanta, in bytes.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 0..=65_535;
+/// By how many quanta, beyond two of the longest packets, what two flows are sent may differ that
+/// always wait. Start-time fair queueing (Goyal, Vin, Cheng 1996, Theorem 1) gives the two packets;
+/// a flow that has just been listed may have had the quantum with priority, ahead of its tag. The
+/// calendar adds two grains.
+pub const SPREAD_QUANTA: u64 = 1;
 
 settings! {
     /// Priority fair queueing: every flow gets its fair share, and flows that send less than that
-    /// go first. Logarithmic in the number of flows. See docs/cross-protect.md.
+    /// go first. Constant time. See docs/cross-protect.md.
     #[derive(Copy, Eq)]
     pub struct PfqConfig: "discipline = { kind = \"pfq\", … }" {
         /// Bytes that a flow may put in with priority since it was listed: the MTU. Looked at
@@ -108,6 +130,11 @@ impl Discipline for PfqConfig {
         memory_of_flows(flows, self.buffer.places(), packet) + aqm
     }
 
+    fn promise(&self) -> Promise {
+        let spread = Bytes(self.quantum.0 * SPREAD_QUANTA + 2 * GRAIN);
+        Promise::Flows { spread, places: self.flows.most() }
+    }
+
     fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {
         Pfq::new(self)
     }
@@ -117,9 +144,9 @@ impl Discipline for PfqConfig {
     }
 }
 
-/// How far ahead of its service the state of a flow is read, and its first packet: when it gets to
-/// be the first of one of 4^n parts of all flows.
-const AHEAD: [usize; 2] = [3, 2];
+/// So many services ahead of the present one the state of a flow is read ahead, so many its first
+/// packet, and so many what that stands for.
+const AHEAD: [u32; 3] = [12, 8, 4];
 
 /// The discipline.
 #[derive(Clone, Debug)]
@@ -138,16 +165,11 @@ pub struct Pfq<P> {
     /// The packets in front of the pointer P.
     priority: Queue,
     flows: FlowList<Flow>,
-    /// Flows with elastic packets by the stamp and the arrival of the first one.
-    service: Tournament,
-    /// The other listed flows by finish tag.
-    expiry: Tournament,
-    /// Flows by backlog, the longest first, and by hash. A backlog that shrank is put right when it
-    /// comes to the top, so what waits for its turn costs nothing here.
-    longest: Tournament,
+    /// The listed flows.
+    service: Calendar,
+    longest: Longest,
     /// vt.
     virtual_time: u64,
-    arrivals: u64,
     total: Backlog,
     /// Flows with elastic packets.
     busy: usize,
@@ -158,11 +180,13 @@ pub struct Pfq<P> {
     crowded: bool,
     /// Virtual time that passed elsewhere.
     passed: u64,
+    /// How often no flow was listed any more, wrapping.
+    purges: u32,
 }
 
 impl<P: Packet> Pfq<P> {
-    /// The discipline with empty queues. Takes all its memory at once: about 210 bytes per flow,
-    /// and a packet, rounded up to 64, with 32 bytes per place in the buffer.
+    /// The discipline with empty queues. Takes all its memory at once: about 170 bytes per flow,
+    /// and a packet with 24 bytes, rounded up to 32, per place in the buffer.
     ///
     /// # Errors
     /// [`SettingError::OutOfRange`] if a number is out of range.
@@ -179,17 +203,16 @@ impl<P: Packet> Pfq<P> {
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
-            service: Tournament::new(config.flows.most()),
-            expiry: Tournament::new(config.flows.most()),
-            longest: Tournament::new(config.flows.most()),
+            service: Calendar::new(config.flows.most()),
+            longest: Longest::new(config.flows.most()),
             virtual_time: 0,
-            arrivals: 0,
             total: Backlog::default(),
             busy: 0,
             priority_bytes: Bytes::ZERO,
             flips: 0,
             crowded: false,
             passed: 0,
+            purges: 0,
         })
     }
 
@@ -202,8 +225,8 @@ impl<P: Packet> Pfq<P> {
     /// ft of a listed flow, in bytes of virtual time.
     #[must_use]
     pub fn finish_tag(&self, flow: &FlowKey, hash: u64) -> Option<u64> {
-        let id = self.flows.find(hash, &flow.into()).filter(|id| self.flows.in_use(*id))?;
-        Some(self.flows.get(id).finish)
+        let flow = self.flows.get(self.flows.find(hash, &flow.into())?);
+        flow.is_listed(self.virtual_time, self.purges).then_some(flow.finish)
     }
 
     /// How often a flow changed between streaming and elastic since it has a place in the list. A
@@ -213,18 +236,47 @@ impl<P: Packet> Pfq<P> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
 
-    /// Puts a listed flow where its first elastic packet, or else its finish tag, says.
-    fn line_up(&mut self, id: EntryId) {
-        let flow = self.flows.get(id);
-        match self.slab.meta(flow.fifo.head()) {
-            Some(Tag::Elastic { arrival }) => {
-                self.service.set(id.link(), Key { stamp: flow.start(), number: *arrival });
+    /// The flow whose elastic packet goes next, which comes first in the calendar then. `None`:
+    /// there is none.
+    fn next_flow(&mut self) -> Option<EntryId> {
+        while self.busy > 0 {
+            let member = self.service.first()?;
+            let id = EntryId::from_link(member);
+            let flow = self.flows.get(id);
+            let due = self.service.is_due(flow.start());
+            if due && !flow.fifo.is_empty() {
+                return Some(id);
             }
-            _ => {
-                self.busy -= usize::from(self.service.remove(id.link()));
-                self.expiry.set(id.link(), Key { stamp: flow.finish, number: 0 });
+            self.service.pop();
+            if due {
+                end(&mut self.flows, &mut self.longest, member);
+            } else {
+                let key = flow.key();
+                self.service.push(self.virtual_time, key, member);
             }
         }
+        None
+    }
+
+    /// The flow that [`next_flow`](Self::next_flow) finds, without moving anyone.
+    fn peek_flow(&self) -> Option<&Flow> {
+        let mut moved: Option<(u64, &Flow)> = None;
+        for (end, member) in self.service.iter() {
+            if moved.is_some_and(|(key, _)| key + GRAIN < end) {
+                break;
+            }
+            let flow = self.flows.get(EntryId::from_link(member));
+            match flow.start() {
+                _ if flow.fifo.is_empty() => {}
+                key if key < end => return Some(flow),
+                // It will stand behind those that are in its bucket.
+                key if moved.is_none_or(|(first, _)| key / GRAIN < first / GRAIN) => {
+                    moved = Some((key, flow));
+                }
+                _ => {}
+            }
+        }
+        moved.map(|(_, flow)| flow)
     }
 
     /// The first priority packet, to be sent. Its stamp is the virtual time: that does not move
@@ -235,68 +287,64 @@ impl<P: Packet> Pfq<P> {
         self.slab.release(at)
     }
 
-    /// The first elastic packet of a flow, to be sent.
+    /// The first elastic packet of the flow that comes first, to be sent. Virtual time is its
+    /// stamp, if it is not later.
     fn serve_elastic(&mut self, id: EntryId) -> Option<P> {
+        self.read_ahead();
         let flow = self.flows.get_mut(id);
-        let Unlinked { at, length, meta } = self.slab.unlink(&mut flow.fifo)?;
-        self.gone(length, meta);
-        self.line_up(id);
-        self.read_ahead(id.link());
+        self.virtual_time = self.virtual_time.max(flow.start());
+        let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
+        self.busy -= usize::from(flow.fifo.is_empty());
+        let key = flow.key();
+        self.service.pop();
+        self.service.push(self.virtual_time, key, id.link());
+        self.total.packets -= 1;
+        self.total.bytes -= length;
         self.slab.release(at)
     }
 
-    /// A packet has been taken out of its queue.
+    /// A packet has been taken out of the priority queue.
+    #[inline]
     fn gone(&mut self, length: Bytes, tag: Tag) {
         self.total.packets -= 1;
         self.total.bytes -= length;
-        let Tag::Priority { flow, prev, next } = tag else { return };
+        let Tag { flow, prev, next } = tag;
         if flow == NIL {
             return;
         }
         let flow = self.flows.get_mut(EntryId::from_link(flow));
-        flow.urgent -= length;
+        flow.urgent -= length.0 as u32;
         match self.slab.meta_mut(prev) {
-            Some(Tag::Priority { next: link, .. }) => *link = next,
-            _ => flow.first = next,
+            Some(before) => before.next = next,
+            None => flow.first = next,
         }
         match self.slab.meta_mut(next) {
-            Some(Tag::Priority { prev: link, .. }) => *link = prev,
-            _ => flow.last = prev,
+            Some(behind) => behind.prev = prev,
+            None => flow.last = prev,
         }
     }
 
-    /// Reads ahead what the next services will read, after that of a flow: who comes in its place
-    /// in larger and smaller parts of the tournament.
+    /// Reads ahead what the next services will read.
     #[inline]
-    fn read_ahead(&self, served: u32) {
+    fn read_ahead(&self) {
         if !self.flows.is_long() {
             return;
         }
-        let far = self.service.first_near(served, AHEAD[0]);
-        self.flows.prefetch_state(far);
-        self.service.prefetch(far);
-        self.expiry.prefetch(far);
-        if let Some(flow) = self.flows.guess(self.service.first_near(served, AHEAD[1])) {
+        self.flows.prefetch_state(self.service.ahead(AHEAD[0]));
+        if let Some(flow) = self.flows.guess(self.service.ahead(AHEAD[1])) {
             self.slab.prefetch(flow.fifo.head());
         }
-        if let Some((_, next)) = self.service.top()
-            && let Some(flow) = self.flows.guess(next)
-            && flow.fifo.packets > 1
-        {
-            self.slab.prefetch_next(flow.fifo.head());
+        if let Some(flow) = self.flows.guess(self.service.ahead(AHEAD[2])) {
+            self.slab.prefetch_packet(flow.fifo.head());
         }
-    }
-
-    /// Virtual time has moved: flows whose finish tag it has reached are not listed any more.
-    fn expire(&mut self) {
-        let flows = &mut self.flows;
-        self.expiry.remove_to(self.virtual_time, &mut |flow| flows.end(EntryId::from_link(flow)));
     }
 
     /// Nothing waits any more: no flow is listed.
     fn purge(&mut self) {
-        let flows = &mut self.flows;
-        self.expiry.remove_to(u64::MAX, &mut |flow| flows.end(EntryId::from_link(flow)));
+        self.purges = self.purges.wrapping_add(1);
+        while let Some(flow) = self.service.pop() {
+            end(&mut self.flows, &mut self.longest, flow);
+        }
     }
 
     /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits,
@@ -309,7 +357,8 @@ impl<P: Packet> Pfq<P> {
         // It does not move while a priority packet waits.
         if self.priority.is_empty() {
             self.virtual_time += core::mem::take(&mut self.passed);
-            self.expire();
+            let Self { flows, longest, service, .. } = self;
+            service.pop_before(self.virtual_time, |flow| end(flows, longest, flow));
         }
     }
 
@@ -321,29 +370,33 @@ impl<P: Packet> Pfq<P> {
         }
     }
 
-    /// The flow of a packet, listed from now on, and whether it was. `None` if the list is full.
-    fn list(&mut self, packet: &P) -> Option<(EntryId, bool)> {
+    /// The flow of a packet. `None` if the list is full.
+    #[inline]
+    fn place(&mut self, packet: &P) -> Option<EntryId> {
         let (hash, key) = (packet.flow_hash(), packet.packed_flow());
-        let longest = &mut self.longest;
-        let id = match self.flows.find(hash, &key) {
-            Some(id) => id,
-            None => {
-                let forget = |old: EntryId, _: &mut Flow| {
-                    longest.remove(old.link());
-                };
-                let id = self.flows.insert(hash, key, Flow::NEW, forget)?;
-                self.aqm[id.index()] = Codel::NEW;
-                id
-            }
-        };
-        if self.flows.in_use(id) {
-            return Some((id, true));
+        match self.flows.find(hash, &key) {
+            Some(id) => Some(id),
+            None => self.know(hash, key),
         }
-        let flow = self.flows.get_mut(id);
-        (flow.finish, flow.offered, flow.elastic) = (self.virtual_time, 0, false);
-        self.flows.begin(id);
-        Some((id, false))
     }
+
+    /// A place for a flow that has none.
+    #[inline(never)]
+    fn know(&mut self, hash: u64, key: PackedFlow) -> Option<EntryId> {
+        let longest = &mut self.longest;
+        let forget = |old: EntryId, flow: &mut Flow| longest.forget(old.link(), &mut flow.place);
+        let id = self.flows.insert(hash, key, Flow::NEW, forget)?;
+        self.aqm[id.index()] = Codel::NEW;
+        Some(id)
+    }
+}
+
+/// A flow does not stand in the calendar any more. Nothing of it waits: where it is among the
+/// longest does not depend on what it had before.
+fn end(flows: &mut FlowList<Flow>, longest: &mut Longest, flow: u32) {
+    let id = EntryId::from_link(flow);
+    longest.forget(flow, &mut flows.get_mut(id).place);
+    flows.end(id);
 }
 
 impl<P: Packet> ByFlow<P> for Pfq<P> {
@@ -367,7 +420,7 @@ impl<P: Packet> ByFlow<P> for Pfq<P> {
 
 impl<P: Packet> Scheduler<P> for Pfq<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let (hash, counted) = (packet.flow_hash(), counted(&packet));
+        let counted = counted(&packet);
         let length = Bytes(counted.into());
         loop {
             let (flows, Backlog { packets, bytes }) = (self.busy as u64, self.total);
@@ -381,47 +434,49 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         }
         self.total.packets += 1;
         self.total.bytes += length;
-        self.arrivals += 1;
-        let Some((id, listed)) = self.list(&packet) else {
-            let tag = Tag::Priority { flow: NIL, prev: NIL, next: NIL };
+        let Some(id) = self.place(&packet) else {
+            let tag = Tag { flow: NIL, prev: NIL, next: NIL };
             self.slab.push(&mut self.priority, packet, tag);
             self.priority_bytes += length;
             return Treated::Priority;
         };
         let member = id.link();
+        let begins = !self.flows.in_use(id);
         let flow = self.flows.get_mut(id);
+        let listed = flow.is_listed(self.virtual_time, self.purges);
+        if !listed {
+            (flow.finish, flow.offered, flow.elastic) = (self.virtual_time, 0, false);
+            flow.purges = self.purges;
+        }
         let streaming = !flow.elastic
             && (!listed || u64::from(flow.offered) < self.config.quantum.0)
             && self.config.flows.may_start(self.priority.bytes, length);
-        let stamp = flow.finish;
         flow.finish += length.0;
         self.flips += u64::from(flow.flips.note(!streaming));
         if streaming {
             flow.offered = flow.offered.saturating_add(u16::try_from(counted).unwrap_or(u16::MAX));
-            flow.urgent += length;
+            flow.urgent = flow.urgent.saturating_add(counted);
             self.priority_bytes += length;
             let prev = flow.last;
-            let tag = Tag::Priority { flow: member, prev, next: NIL };
+            let tag = Tag { flow: member, prev, next: NIL };
             let at = self.slab.push(&mut self.priority, packet, tag);
             match self.slab.meta_mut(prev) {
-                Some(Tag::Priority { next, .. }) => *next = at,
-                _ => flow.first = at,
+                Some(before) => before.next = at,
+                None => flow.first = at,
             }
             flow.last = at;
-            self.expiry.set(member, Key { stamp: flow.finish, number: 0 });
         } else {
             flow.elastic = true;
-            if flow.fifo.is_empty() {
-                self.expiry.remove(member);
-                self.service.set(member, Key { stamp, number: self.arrivals });
-                self.busy += 1;
-            }
-            self.slab.push(&mut flow.fifo, packet, Tag::Elastic { arrival: self.arrivals });
+            self.busy += usize::from(flow.fifo.is_empty());
+            let tag = Tag { flow: member, prev: NIL, next: NIL };
+            self.slab.push(&mut flow.fifo, packet, tag);
         }
-        let length = flow.length();
-        if length > flow.known {
-            flow.known = length;
-            self.longest.set(member, Key { stamp: rank(length), number: hash });
+        let backlog = flow.backlog();
+        self.longest.grown(member, &mut flow.place, backlog);
+        if begins {
+            let key = flow.key();
+            self.flows.begin(id);
+            self.service.push(self.virtual_time, key, member);
         }
         if streaming { Treated::Priority } else { Treated::Queued }
     }
@@ -435,7 +490,6 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         {
             return None;
         }
-        self.arrivals += 1;
         self.priority_bytes += length;
         Some(Treated::Priority)
     }
@@ -450,25 +504,14 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         } else if self.config.aqm.is_on() {
             let mut given = None;
             while given.is_none()
-                && let Some((_, flow)) = self.service.top()
+                && let Some(flow) = self.next_flow()
             {
-                given = self.serve_short(now, EntryId::from_link(flow), dropped);
+                given = self.serve_short(now, flow, dropped);
             }
-            given.map(|(stamp, packet)| {
-                if stamp > self.virtual_time {
-                    self.virtual_time = stamp;
-                    self.expire();
-                }
-                packet
-            })
+            given
         } else {
-            let (stamp, flow) = self.service.top()?;
-            let packet = self.serve_elastic(EntryId::from_link(flow))?;
-            if stamp > self.virtual_time {
-                self.virtual_time = stamp;
-                self.expire();
-            }
-            Some(packet)
+            let flow = self.next_flow()?;
+            self.serve_elastic(flow)
         };
         if self.total.packets == 0 && !self.crowded {
             self.purge();
@@ -476,15 +519,20 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         packet
     }
 
+    /// Finds who is next, so that [`peek_len`](Scheduler::peek_len) need not search.
+    fn settle(&mut self, _now: Nanos) {
+        if self.priority.is_empty() {
+            self.next_flow();
+        }
+    }
+
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         (self.total.packets > 0).then_some(now)
     }
 
     fn peek_len(&self, _now: Nanos) -> Option<Bytes> {
-        let next = self.slab.packet(self.priority.head()).or_else(|| {
-            let (_, flow) = self.service.top()?;
-            self.slab.packet(self.flows.get(EntryId::from_link(flow)).fifo.head())
-        });
+        let next = self.slab.packet(self.priority.head());
+        let next = next.or_else(|| self.slab.packet(self.peek_flow()?.fifo.head()));
         next.map(Packet::ip_len)
     }
 
@@ -505,10 +553,8 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         while let Some(packet) = self.serve_priority() {
             into(packet);
         }
-        while let Some((_, flow)) = self.service.top() {
-            while let Some(packet) = self.serve_elastic(EntryId::from_link(flow)) {
-                into(packet);
-            }
+        while let Some(flow) = self.next_flow() {
+            self.serve_elastic(flow).into_iter().for_each(&mut *into);
         }
         self.purge();
     }
@@ -543,10 +589,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     fn prefetch(&self, hash: u64) {
-        if let Some(flow) = self.flows.prefetch(hash) {
-            self.service.prefetch(flow);
-            self.expiry.prefetch(flow);
-        }
+        self.flows.prefetch(hash);
     }
 
     fn name(&self) -> &'static str {

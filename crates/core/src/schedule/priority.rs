@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::audit::Promise;
 use crate::packet::{Class, Packet};
 use crate::queue::{LIMIT_RANGE, PacketQueue, check_held, memory_of};
 use crate::reason::Reason;
@@ -58,6 +59,10 @@ impl Discipline for PriorityConfig {
 
     fn for_classes(&mut self, classes: u16) {
         self.classes = classes;
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::Levels { levels: self.level.first(self.classes.into()).collect() }
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {

@@ -36,6 +36,7 @@ use alloc::vec::Vec;
 
 use super::wfq_altq::{DEFAULT_WEIGHT, WEIGHT_RANGE};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::audit::{Promise, Unit};
 use crate::packet::{Class, Packet};
 use crate::queue::{LIMIT_RANGE, PacketQueue, check_held, memory_of};
 use crate::reason::Reason;
@@ -50,6 +51,9 @@ const FRACTION: u32 = 20;
 const USUAL_LONGEST: u64 = 1_538;
 /// A packet counts as so many bytes at most; no frame is longer.
 const MOST: u64 = 1 << 17;
+/// How many of the longest packets a class may be behind its share: Theorem 3, 3 φ σ + 2 φ L, with
+/// σ below 2 L / φ.
+pub const LAG_PACKETS: u64 = 8;
 
 settings! {
     /// Quick fair queueing: classes share by weight, closely and at constant cost.
@@ -86,6 +90,11 @@ impl Discipline for QfqConfig {
 
     fn for_classes(&mut self, classes: u16) {
         self.classes = classes;
+    }
+
+    fn promise(&self) -> Promise {
+        let weights = self.weight.first(self.classes.into()).map(|w| f64::from(w.0)).collect();
+        Promise::Shares { weights, unit: Unit::Wire, bytes: 0, packets: LAG_PACKETS }
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {

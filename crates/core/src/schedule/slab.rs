@@ -1,8 +1,8 @@
 //! Packets of many queues in one store, with room taken at construction: linked, so that any packet
 //! can go.
 //!
-//! Packets and links lie apart: links are short, many of them fit into a line of the cache, and the
-//! ends of queues are changed without touching a packet. Each packet begins at a line.
+//! A node holds a packet, or the handle of one, with its links. With handles of 8 bytes two nodes
+//! are a line of the cache, and a queue is served without a look at what a handle stands for.
 
 use alloc::vec::Vec;
 
@@ -14,12 +14,9 @@ use crate::units::Bytes;
 pub(super) const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Slot<P>(Option<P>);
-
-#[derive(Clone, Debug)]
-#[repr(align(16))]
-struct Link<M> {
+#[repr(align(32))]
+struct Node<P, M> {
+    packet: Option<P>,
     /// The packet before; of the first one of a queue it is not valid.
     prev: u32,
     /// The next packet of the same queue, or the next free node; of the last one of a queue it is
@@ -86,52 +83,52 @@ pub(super) fn counted(packet: &impl Packet) -> u32 {
 /// `push` does not allocate while no more packets are held than were reserved.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<P, M> {
-    slots: Vec<Slot<P>>,
-    links: Vec<Link<M>>,
+    nodes: Vec<Node<P, M>>,
     free: u32,
 }
 
 impl<P: Packet, M: Copy> Slab<P, M> {
     pub(super) fn new(packets: u32) -> Self {
-        let packets = packets as usize;
-        Self { slots: Vec::with_capacity(packets), links: Vec::with_capacity(packets), free: NIL }
+        Self { nodes: Vec::with_capacity(packets as usize), free: NIL }
     }
 
     /// Makes room for `packets` packets in all.
     pub(super) fn reserve(&mut self, packets: u32) {
-        let more = (packets as usize).saturating_sub(self.slots.len());
-        self.slots.reserve_exact(more);
-        self.links.reserve_exact(more);
+        let more = (packets as usize).saturating_sub(self.nodes.len());
+        self.nodes.reserve_exact(more);
     }
 
     /// Appends a packet to `queue`; gives its node.
-    #[inline]
+    #[inline(always)] // or the packet is copied once more
     pub(super) fn push(&mut self, queue: &mut Queue, packet: P, meta: M) -> u32 {
         let len = counted(&packet);
         queue.packets += 1;
         queue.bytes += Bytes(len.into());
         let at = self.free;
-        let at = match self.links.get_mut(at as usize) {
-            Some(link) => {
-                self.free = link.next;
-                (link.prev, link.meta) = (queue.tail, meta);
-                self.slots[at as usize].0 = Some(packet);
+        let at = match self.nodes.get_mut(at as usize) {
+            Some(node) => {
+                self.free = node.next;
+                (node.prev, node.meta) = (queue.tail, meta);
+                node.packet = Some(packet);
                 at
             }
-            None => {
-                self.slots.push(Slot(Some(packet)));
-                self.links.push(Link { prev: queue.tail, next: NIL, next_len: 0, meta });
-                (self.links.len() - 1) as u32
-            }
+            None => self.grow(packet, queue.tail, meta),
         };
         // Without a branch, which could not be predicted: the only packet of a queue points at
         // itself, and is not followed.
         let first = queue.head == NIL;
-        let before = &mut self.links[if first { at } else { queue.tail } as usize];
+        let before = &mut self.nodes[if first { at } else { queue.tail } as usize];
         (before.next, before.next_len) = (at, len);
         (queue.head, queue.head_len) = if first { (at, len) } else { (queue.head, queue.head_len) };
         queue.tail = at;
         at
+    }
+
+    /// A node more, the last one.
+    #[cold]
+    fn grow(&mut self, packet: P, prev: u32, meta: M) -> u32 {
+        self.nodes.push(Node { packet: Some(packet), prev, next: NIL, next_len: 0, meta });
+        (self.nodes.len() - 1) as u32
     }
 
     /// Takes the packet of `node`, which is in `queue`.
@@ -139,14 +136,13 @@ impl<P: Packet, M: Copy> Slab<P, M> {
         if at == queue.head {
             return self.pop(queue);
         }
-        let link = self.links.get(at as usize)?.clone();
+        let &Node { prev, next, next_len, meta, .. } = self.nodes.get(at as usize)?;
         let packet = self.release(at)?;
-        let Link { meta, prev, next, next_len } = link;
         if at == queue.tail {
             queue.tail = prev;
         } else {
-            self.links[next as usize].prev = prev;
-            let before = &mut self.links[prev as usize];
+            self.nodes[next as usize].prev = prev;
+            let before = &mut self.nodes[prev as usize];
             (before.next, before.next_len) = (next, next_len);
         }
         queue.packets -= 1;
@@ -161,55 +157,53 @@ impl<P: Packet, M: Copy> Slab<P, M> {
         Some((self.release(at)?, meta))
     }
 
-    /// Takes the node of the first packet out of `queue`, not the packet out of the node: nothing
-    /// waits for it to be read. [`release`](Self::release) has to follow.
-    #[inline]
+    /// Takes the node of the first packet out of `queue`, not the packet out of the node.
+    /// [`release`](Self::release) has to follow.
+    #[inline(always)]
     pub(super) fn unlink(&mut self, queue: &mut Queue) -> Option<Unlinked<M>> {
         let (at, length) = (queue.head, Bytes(queue.head_len.into()));
-        let link = self.links.get(at as usize)?;
-        let next =
-            if at == queue.tail { (NIL, NIL, 0) } else { (link.next, queue.tail, link.next_len) };
-        (queue.head, queue.tail, queue.head_len) = next;
+        let node = self.nodes.get(at as usize)?;
+        let last = at == queue.tail;
+        queue.head = if last { NIL } else { node.next };
+        queue.head_len = if last { 0 } else { node.next_len };
         queue.packets -= 1;
         queue.bytes -= length;
-        Some(Unlinked { at, length, meta: link.meta })
+        Some(Unlinked { at, length, meta: node.meta })
     }
 
     /// Takes the packet out of a node that is in no queue; the node is free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release(&mut self, at: u32) -> Option<P> {
-        self.links.get_mut(at as usize)?.next = core::mem::replace(&mut self.free, at);
-        self.slots[at as usize].0.take()
+        let node = self.nodes.get_mut(at as usize)?;
+        node.next = core::mem::replace(&mut self.free, at);
+        node.packet.take()
     }
 
     /// Reads ahead what [`take`](Self::take) of a node will read; `NIL` is as good as none.
     #[inline]
     pub(super) fn prefetch(&self, at: u32) {
-        prefetch::element(&self.links, at as usize);
-        prefetch::element(&self.slots, at as usize);
+        prefetch::element(&self.nodes, at as usize);
     }
 
-    /// Reads ahead the node behind `at`, which is read itself for that; the last one of a queue has
-    /// any.
+    /// Reads ahead what the packet of a node stands for, and the node behind it, the node being
+    /// there already; of the last one of a queue that is any.
     #[inline]
-    pub(super) fn prefetch_next(&self, at: u32) {
-        if let Some(link) = self.links.get(at as usize) {
-            self.prefetch(link.next);
+    pub(super) fn prefetch_packet(&self, at: u32) {
+        if let Some(node) = self.nodes.get(at as usize) {
+            if let Some(packet) = &node.packet {
+                packet.read_ahead();
+            }
+            self.prefetch(node.next);
         }
     }
 
     /// The packet of a node.
     pub(super) fn packet(&self, at: u32) -> Option<&P> {
-        self.slots.get(at as usize)?.0.as_ref()
-    }
-
-    /// What is kept with the packet of a node.
-    pub(super) fn meta(&self, at: u32) -> Option<&M> {
-        self.links.get(at as usize).map(|link| &link.meta)
+        self.nodes.get(at as usize)?.packet.as_ref()
     }
 
     /// What is kept with the packet of a node, to change.
     pub(super) fn meta_mut(&mut self, at: u32) -> Option<&mut M> {
-        self.links.get_mut(at as usize).map(|link| &mut link.meta)
+        self.nodes.get_mut(at as usize).map(|node| &mut node.meta)
     }
 }

@@ -26,9 +26,13 @@
 //! no list, and is in the wheel until it may; a node of which nobody may send is in no list either.
 //!
 //! **Shares.** At each node, first guarantees: those who wait and have had less than theirs take
-//! turns by what is guaranteed, so that guarantees that do not fit are cut alike. That of a node is
-//! the larger of its own and those of its children that wait. The rest goes by weight. So a child
-//! has x = g + w λ, at most its cap, over any time that is long against a round.
+//! turns. In one a subscriber sends a quantum of its guarantee; a node lets all of those below have
+//! one turn, or sends a quantum of its own guarantee if that is more, at most one of its cap. So
+//! all of a tree have the same number of turns, and guarantees that do not fit are cut alike.
+//! (Where a node had turns by the sum of what its busy children were guaranteed, it had 2 to 6 %
+//! too much or too little: that sum changes with each packet of a child that asks for less.) The
+//! rest goes by weight. So a child has x = g + w λ, at most its cap, over any time that is long
+//! against a round.
 //!
 //! **Caps.** Over any time t a node sends at most cap × t + burst, where the burst is four of the
 //! longest packets, or a millisecond of its cap if that is more. (With one, a cap could not be
@@ -53,7 +57,7 @@
 //! tenth of one, and there are up to 24 for each packet of who has the smallest weight. No
 //! allocation per packet.
 //!
-//! Memory: 286 bytes for each node, and the packets and flows of a buffer that all share.
+//! Memory: some 300 bytes for each node, and the packets and flows of a buffer that all share.
 //!
 //! Not implemented: a shaper in front (`peek_len` tells nothing); hosts within a subscriber.
 
@@ -78,6 +82,7 @@ use super::slab::Slab;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::ElasticAqm;
+use crate::audit::Promise;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings, in_range};
@@ -155,6 +160,11 @@ impl Discipline for TreeConfig {
 
     fn build<P: Packet>(self) -> Result<Tree<P>, SettingError> {
         Tree::new(self)
+    }
+
+    /// It holds back who is at a cap.
+    fn promise(&self) -> Promise {
+        Promise::Nothing
     }
 
     fn seed(&mut self, seed: u64) {

@@ -44,6 +44,7 @@ use core::ops::RangeInclusive;
 
 use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::audit::{Promise, Unit};
 use crate::packet::{Class, Packet};
 use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet, check_held, memory_of};
 use crate::reason::Reason;
@@ -182,6 +183,19 @@ impl Discipline for WfqAltqConfig {
 
     fn for_classes(&mut self, classes: u16) {
         self.classes = classes;
+    }
+
+    /// In a round each queue sends its quantum and up to a packet more, and pays that back in the
+    /// next: a class is behind by no more than what all of them send in one round, and a packet.
+    fn promise(&self) -> Promise {
+        if self.select != QueueSelect::Class {
+            return Promise::WorkConserving;
+        }
+        let weights = self.weight.first(self.classes.into());
+        let weights: Vec<f64> = weights.map(|weight| quantum(weight) as f64).collect();
+        let bytes = weights.iter().sum::<f64>() as u64;
+        let packets = weights.len() as u64 + 1;
+        Promise::Shares { weights, unit: Unit::Ip, bytes, packets }
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {

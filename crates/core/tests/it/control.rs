@@ -1,17 +1,18 @@
 //! Dynamic control in closed loop with the real link and LCT-UC, in virtual time.
 
 use crate::closed_loop::{
-    Arrivals, Law, Loop, Part, Run, config_for, mixes, new_link, part, run, run_at, swing,
+    Arrivals, Law, Loop, Part, Run, Second, config_for, mixes, new_link, part, run, run_at,
+    run_wfq, swing,
 };
 use evenkeel_core::control::lct::XDelayConfig;
 use evenkeel_core::control::queue_limits::QueueLimitConfig;
 use evenkeel_core::control::{ControlConfig, ControlError, Controller, Observation};
-use evenkeel_core::measure::congestion::{Aggregate, Index, Sensitivity};
+use evenkeel_core::measure::congestion::{Aggregate, ClassIndex, Index, Sensitivity};
 use evenkeel_core::packet::Descriptor;
 use evenkeel_core::schedule::lct::X_DELAY_RANGE;
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::settings::Value;
-use evenkeel_core::{BitRate, Bytes, Class, Fraction, Nanos, Reason};
+use evenkeel_core::{BitRate, Bytes, Class, Fraction, Nanos, Reason, Weight};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
@@ -455,11 +456,8 @@ fn indexes_meet_within_two_seconds() {
 }
 
 /// The mean of the worst index over these seconds.
-fn worst_in(run: &Run, seconds: std::ops::Range<usize>) -> f64 {
-    let seconds = &run.seconds[seconds];
-    let worst = |second: &crate::closed_loop::Second| {
-        second.index.iter().map(|index| index.worst().as_f64()).fold(0.0, f64::max)
-    };
+fn worst_in(seconds: &[Second], of: fn(&Second) -> &[ClassIndex]) -> f64 {
+    let worst = |second| of(second).iter().map(|i| i.worst().as_f64()).fold(0.0, f64::max);
     seconds.iter().map(worst).sum::<f64>() / seconds.len() as f64
 }
 
@@ -469,39 +467,70 @@ fn best_static(run: impl Fn(&Law) -> Run, packet: Nanos) -> f64 {
     for (voice, video) in [0, 1, 2, 4].into_iter().flat_map(|v| [0, 1, 2, 4].map(|w| (v, w))) {
         for (bulk, limit) in [(0, 10), (0, 50), (2, 10), (2, 50)] {
             let law = Law::Static([voice, video, bulk].map(|n| packet * n).to_vec(), limit);
-            best = best.min(worst_in(&run(&law), 4..20));
+            best = best.min(worst_in(&run(&law).seconds[4..20], |second| &second.index));
         }
     }
     best
 }
 
-/// Below 5 Mbit/s, with bulk the class in need, or the one that sends too much, from 2 Mbit/s up.
+/// Below 5 Mbit/s, with bulk the class in need, or the one that sends too much: means over seeds,
+/// as few packets make a second. Whether it is settled each second tells alone, as an average over
+/// seconds remembers how it began: at 1 Mbit/s, bulk sending too much, the worst index of second 2
+/// was 1.4 and that of second 5 2.0, while a step of X could ask for less than a packet. For the
+/// comparison with static settings the average is fairer: of the few packets of a second one that
+/// is lost is an index of 1.
 #[test]
 fn on_slow_links_the_worst_index_settles_within_two_seconds() {
+    const SEEDS: u64 = 8;
     for (name, mix) in [("bulk in need", 2), ("bulk sends too much", 0)] {
         let (_, parts) = mixes().swap_remove(mix);
         let parts = even(&parts);
         let loads = |_: u64, class: usize| if mix == 0 && class != 2 { 0.95 } else { 1.4 };
         for mbps in [1, 2, 3, 5] {
             let rate = BitRate::from_mbps(mbps);
-            let run = |law: &Law| run_at(rate, &parts, &loads, 20, law, 1, |_, _| {});
-            let control = run(&Law::Controller(config_for(&parts)));
-            let (soon, late) = (worst_in(&control, 2..6), worst_in(&control, 10..20));
-            let all = worst_in(&control, 4..20);
-            let fixed = best_static(run, rate.time_for(Bytes(1_538)));
-            let off = worst_in(&run(&Law::Off), 4..20);
+            let mut mean = [0.0; 5];
+            for seed in 1..=SEEDS {
+                let run = |law: &Law| run_at(rate, &parts, &loads, 20, law, seed, |_, _| {});
+                let control = run(&Law::Controller(config_for(&parts)));
+                let fixed = best_static(run, rate.time_for(Bytes(1_538)));
+                let average = |run: &Run| worst_in(&run.seconds[4..20], |second| &second.index);
+                let off = average(&run(&Law::Off));
+                let [soon, late] = [2..6, 10..20]
+                    .map(|range| worst_in(&control.seconds[range], |second| &second.alone));
+                for (sum, value) in mean.iter_mut().zip([soon, late, average(&control), fixed, off])
+                {
+                    *sum += value / SEEDS as f64;
+                }
+            }
+            let [soon, late, all, fixed, off] = mean;
             let case = format!(
                 "{name}, {mbps} Mbit/s: {soon:.2} from 2 to 6 s, {late:.2} from 10 s; control \
                  {all:.2}, best static {fixed:.2}, off {off:.2}"
             );
             println!("{case}");
-            // At 1 Mbit/s a packet of bulk takes half an interval, and its queue seconds to fill:
-            // there it takes longer, and where bulk is in need static settings win.
-            assert!(mbps == 1 || (soon - late).abs() < 0.3, "{case}");
-            let static_wins = mbps == 1 && mix == 2;
-            assert!(all < if static_wins { fixed + 0.2 } else { fixed + 0.02 }, "{case}");
+            assert!(soon < late + 0.35 && all < fixed - 0.01, "{case}");
         }
     }
+}
+
+/// Where load moves faster than the control settles, static settings win: of every four seconds two
+/// have too much of one class, each time of another.
+#[test]
+fn under_loads_that_jump_short_queues_with_weights_are_better() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    let load = |second: u64, class: usize| {
+        let jumps = second % 4 < 2 && (second / 4) as usize % 3 == class;
+        if jumps { 2.2 } else { 0.95 }
+    };
+    let law = Law::Controller(config_for(&parts));
+    let control = run(&parts, &load, 60, &law, 1, |_, _| {}).seconds;
+    let off = run(&parts, &load, 60, &Law::Off, 1, |_, _| {}).seconds;
+    let wfq = run_wfq(&parts, &load, 60, ([100, 200, 10].map(Weight).to_vec(), 10), 1);
+    let [control, off, wfq] =
+        [control, off, wfq].map(|seconds| worst_in(&seconds[4..], |second| &second.alone));
+    println!("control {control:.2}, WFQ/ALTQ {wfq:.2}, off {off:.2}");
+    assert!(wfq < control && control < off, "control {control:.2}, {wfq:.2}, {off:.2}");
 }
 
 /// A link that goes down, and a queue that a change leaves no room for, are no congestion.

@@ -47,17 +47,18 @@ use Treated::{Priority, Queued};
 #[test]
 fn v1_plain_start_time_fair_queueing() {
     // Without a quantum only a flow's first packet has the stamp vt, and stamps are those of SFQ.
+    // Lengths are a hundred times those of the example: stamps are told apart to within 32 bytes.
     let mut pfq = pfq(PfqConfig { quantum: Bytes(0), ..PfqConfig::default() });
     let tag = |pfq: &Pfq<TestPacket>, class| {
         let (key, hash) = id(class);
         pfq.finish_tag(&key, hash)
     };
     let mut tags = Vec::new();
-    for length in [10, 5, 10, 5] {
+    for length in [1_000, 500, 1_000, 500] {
         tags.push(tag(&pfq, 1).unwrap_or(0));
         let _ = put(&mut pfq, 1, length);
     }
-    assert_eq!(tags, [0, 10, 15, 25]);
+    assert_eq!(tags, [0, 1_000, 1_500, 2_500]);
     let mut order = Vec::new();
     let mut vt = Vec::new();
     let mut serve = |pfq: &mut Pfq<TestPacket>| {
@@ -66,14 +67,14 @@ fn v1_plain_start_time_fair_queueing() {
     };
     (0..3).for_each(|_| serve(&mut pfq));
     let mut tags = Vec::new();
-    for (length, treated) in [(8, Priority), (5, Queued), (10, Queued)] {
-        tags.push(tag(&pfq, 2).unwrap_or(15));
+    for (length, treated) in [(800, Priority), (500, Queued), (1_000, Queued)] {
+        tags.push(tag(&pfq, 2).unwrap_or(1_500));
         assert_eq!(put(&mut pfq, 2, length), treated);
     }
-    assert_eq!(tags, [15, 23, 28]);
+    assert_eq!(tags, [1_500, 2_300, 2_800]);
     (0..4).for_each(|_| serve(&mut pfq));
     assert_eq!(order, [1, 1, 1, 2, 2, 1, 2]);
-    assert_eq!(vt, [0, 10, 15, 15, 23, 25, 28]);
+    assert_eq!(vt, [0, 1_000, 1_500, 1_500, 2_300, 2_500, 2_800]);
 }
 
 #[test]

@@ -70,7 +70,14 @@ impl Line {
                 let above = wait + self.jitter();
                 let back = self.now + above + Nanos(30 * MS);
                 let rtt = back - self.now;
-                let trip = RoundTrip { sent: self.now, rtt, above, bytes: self.sent };
+                let trip = RoundTrip {
+                    host: self.sent / PACKET % 2,
+                    sent: self.now,
+                    rtt,
+                    above,
+                    bytes: self.sent,
+                    late: false,
+                };
                 self.under_way.push_back((back, trip));
                 self.sent += PACKET;
                 let own = self.law.rate().time_for(Bytes(PACKET));
@@ -86,7 +93,7 @@ impl Line {
                     self.under_way.pop_front();
                 }
                 let (offered, left) = (Bytes(self.sent), Bytes(self.sent));
-                let did = Did { idle: self.idle, offered, left };
+                let did = Did { idle: self.idle, offered, left, line_idle: self.idle };
                 let _ = self.law.run(self.now, did);
             }
             told.push((longest, (self.sent - before) * 8));
@@ -145,6 +152,59 @@ fn a_link_with_little_to_send_changes_nothing() {
     assert_eq!((line.law.count(), line.law.rate()), (0, BitRate::from_mbps(20)));
 }
 
+/// Packets come in over a line that carries 12 Mbit/s, by a link of 40: it is never half busy. What
+/// waits is the line's if those of two hosts wait, and the other direction has little to do.
+#[test]
+fn a_line_below_half_of_what_comes_in_is_followed_if_it_is_the_line() {
+    let steps = |hosts: u64, line_load: u64, intervals: u64| {
+        let rate = BitRate::from_mbps(40);
+        let mut law =
+            Follow::new(config(), Way::In, true, Nanos::ZERO, rate, Did::default()).unwrap();
+        for interval in 1..=intervals {
+            let now = Nanos(interval * 100 * MS);
+            for host in 0..4 {
+                let above = Nanos(if host % hosts == 0 || hosts < 3 { 60 } else { 1 } * MS);
+                let (sent, rtt) = (now.saturating_sub(Nanos(90 * MS)), above + Nanos(30 * MS));
+                let host = host % hosts;
+                law.came_back(&RoundTrip { host, sent, rtt, above, bytes: 0, late: false });
+            }
+            let idle = |load: u64| Nanos(now.0 * (100 - load) / 100);
+            let offered = Bytes(12_000_000 / 8 / 10 * interval);
+            let (idle, line_idle) = (idle(30), idle(line_load));
+            let _ = law.run(now, Did { idle, offered, left: Bytes(0), line_idle });
+        }
+        law.steps().copied().collect::<Vec<_>>()
+    };
+    let told = steps(2, 10, 4);
+    assert!(matches!(told[0].why, Why::Waits { .. }), "{told:?}");
+    assert_eq!(told[0].at, Nanos(300 * MS), "after three intervals");
+    assert!(told[0].to < BitRate::from_mbps(12), "{told:?}");
+    assert_eq!(steps(2, 10, 2), [], "not at once");
+    assert_eq!(steps(1, 10, 50), [], "one host alone: it may be the host");
+    assert_eq!(steps(2, 60, 50), [], "what goes out waits");
+    assert_eq!(steps(3, 10, 50), [], "packets of others do not wait");
+}
+
+/// An answer that may have waited for a second packet is no queue; one that waited longer is.
+#[test]
+fn answers_that_may_be_late_count_for_what_cannot_be_lateness() {
+    let rates = |above: u64| {
+        let rate = BitRate::from_mbps(20);
+        let mut law =
+            Follow::new(config(), Way::Out, true, Nanos::ZERO, rate, Did::default()).unwrap();
+        for interval in 1..=10 {
+            let now = Nanos(interval * 100 * MS);
+            let (above, rtt) = (Nanos(above * MS), Nanos((above + 30) * MS));
+            let sent = now.saturating_sub(rtt);
+            law.came_back(&RoundTrip { host: 1, sent, rtt, above, bytes: 0, late: true });
+            let _ = law.run(now, Did { left: Bytes(interval * 250_000), ..Did::default() });
+        }
+        law.rate()
+    };
+    assert!(rates(40) > BitRate::from_mbps(20));
+    assert!(rates(120) < BitRate::from_mbps(20));
+}
+
 #[test]
 fn bounds_are_kept_and_must_not_cross() {
     let mut line = Line::new(true, BitRate::from_mbps(20));
@@ -172,8 +232,9 @@ proptest! {
         for (numbers, shift) in steps {
             let [a, b, c, d] = numbers.map(|number| number >> (u32::from(shift) * 16));
             let (sent, rtt, above) = (Nanos(a), Nanos(b), Nanos(c));
-            law.came_back(&RoundTrip { sent, rtt, above, bytes: d });
-            let _ = law.run(Nanos(d), Did { idle: Nanos(b), offered: Bytes(a), left: Bytes(c) });
+            law.came_back(&RoundTrip { host: a % 3, sent, rtt, above, bytes: d, late: b % 3 == 0 });
+            let (idle, offered, left) = (Nanos(b), Bytes(a), Bytes(c));
+            let _ = law.run(Nanos(d), Did { idle, offered, left, line_idle: Nanos(a) });
             prop_assert!((2_000_000..=50_000_000).contains(&law.rate().0));
         }
     }

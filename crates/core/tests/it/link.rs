@@ -3,7 +3,7 @@
 
 use crate::common::{tail, weighted};
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
-use evenkeel_core::link::{Held, Link, LinkConfig, Refill, RingConfig, Translate};
+use evenkeel_core::link::{Handover, Held, Link, LinkConfig, Refill, RingConfig, Translate};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::wfq_altq::WfqAltq;
@@ -632,6 +632,51 @@ fn a_link_goes_on_where_the_one_it_takes_over_ended() {
     let counted = new.qostat().class(Class(1));
     assert_eq!((counted.sent_packets, counted.delay_max), (7, Nanos(instants(&out)[5] - TIME)));
     assert_eq!(new.held(), Held::default());
+}
+
+/// Packets that stay as they are.
+struct Same;
+
+impl Translate<TestPacket> for Same {
+    fn class(&self, class: Class) -> Class {
+        class
+    }
+
+    fn packet(&mut self, packet: TestPacket) -> Result<TestPacket, (TestPacket, Reason)> {
+        Ok(packet)
+    }
+}
+
+#[test]
+fn a_link_goes_on_elsewhere_with_what_another_one_has_shown_and_that_one_could_go_on_too() {
+    let mut link = Link::new(ring(4, Refill::AnySlot), fifo(), 1).unwrap();
+    let mut out = Out::default();
+    burst(&mut link, Nanos::ZERO, 12, &mut out);
+    let now = Nanos(TIME * 5 / 2);
+    let (mut in_ring, mut queued) = (Vec::new(), Vec::new());
+    link.show(now, &mut out, &mut |_out, waits, packet: &TestPacket| {
+        let list = if waits { &mut queued } else { &mut in_ring };
+        list.push(packet.clone());
+    });
+    let shown = |packets: &[TestPacket]| packets.iter().map(|packet| packet.id).collect::<Vec<_>>();
+    assert_eq!((shown(&in_ring), shown(&queued)), (vec![2, 3, 4, 5], (6..12).collect()));
+    assert_eq!((link.held().in_ring, link.held().queued), (4, 6), "all of it stays");
+
+    let mut elsewhere = Out::default();
+    let mut new = Link::new(ring(4, Refill::AnySlot), fifo(), 1).unwrap();
+    let handover = Handover::of_packets(now, in_ring, queued, 1);
+    new.take_over(now, handover, &mut Same, &mut elsewhere);
+    assert_eq!((new.held().in_ring, new.held().queued), (4, 6));
+    for (link, out, before) in [(&mut link, &mut out, 2), (&mut new, &mut elsewhere, 0)] {
+        link.advance(Nanos::SECOND, out);
+        assert_eq!(ids(out)[before..], (2..12).collect::<Vec<_>>());
+        let counted = link.qostat().class(Class(0));
+        assert_eq!(counted.in_packets, counted.sent_packets, "nothing is lost or made");
+        assert_eq!(link.held(), Held::default());
+    }
+    // The same delays: packets keep their stamps, the one on the wire begins again.
+    let longest = |link: &Link<TestPacket, _>| link.qostat().class(Class(0)).delay_max;
+    assert_eq!(longest(&new), longest(&link) + Nanos(TIME / 2));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod admission_links;
 mod admission_rules;
 mod admission_wire;
 mod admit;
+mod audit;
 mod closed_loop;
 mod common;
 mod control;

@@ -192,9 +192,11 @@ fn tried(what: &str, words: &[&str]) -> Result<(), LabError> {
 /// Finds out whether the programs are there.
 ///
 /// # Errors
-/// [`LabError::MissingTool`].
+/// [`LabError::MissingTools`].
 pub(super) fn require() -> Result<(), LabError> {
-    shell::require(("bridge", "what the switch knows", "iproute2"))?;
-    shell::require(("tc", "the rate of outgoing links", "iproute2"))?;
-    shell::ALWAYS.into_iter().try_for_each(shell::require)
+    let own = [
+        ("bridge", "what the switch knows", "iproute2"),
+        ("tc", "the rate of outgoing links", "iproute2"),
+    ];
+    shell::require(own.into_iter().chain(shell::ALWAYS))
 }

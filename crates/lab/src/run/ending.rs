@@ -3,11 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_report::Run;
-use evenkeel_world::wires;
+use evenkeel_core::Nanos;
+use evenkeel_report::{FlowRow, Run};
+use evenkeel_scenario::TrafficKind;
+use evenkeel_world::{followed, sampling, wires};
 
 use super::{Counters, Driver, Lab};
 use crate::flow::Sent;
+use crate::node::RouterNode;
 use crate::wire::WireCounts;
 use crate::{LabError, checks};
 
@@ -25,6 +28,7 @@ impl Lab<'_> {
     pub(super) fn finish(
         &mut self,
         first: &Counters,
+        start: Nanos,
         run: &mut Run,
     ) -> Result<Vec<String>, LabError> {
         self.progress.say("emptying queues");
@@ -42,7 +46,7 @@ impl Lab<'_> {
             self.look_for_signals()?;
             let now = self.counters()?;
             // What a router has sent on may come back into another: all must be empty twice.
-            let held = self.held(&now);
+            let held = self.held(&now)?;
             empty = if held == 0 { empty + 1 } else { 0 };
             if empty == 2 {
                 break now;
@@ -55,6 +59,7 @@ impl Lab<'_> {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
+        let last = self.settle(last, start, run, &mut warnings)?;
         warnings.extend(last.routers.iter().flat_map(checks::conservation));
         warnings.extend(
             self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())),
@@ -64,16 +69,41 @@ impl Lab<'_> {
             few => run.notes.extend(few.map(|(_, told)| told)),
         }
         warnings.extend(self.tell_wires(run));
+        run.notes.append(&mut self.notes);
         run.notes.extend(self.sources.iter().filter_map(|source| match source {
             Driver::Tool(tool) => Some(tool.report()),
             Driver::Own(_) => None,
         }));
+        let ours = self.scenario.routers.iter().any(|router| !router.is_kernel());
+        let check = if ours {
+            "; the kernels of those of Evenkeel forwarded none of the probe packets"
+        } else {
+            ""
+        };
         run.notes.push(format!(
-            "{} packets were forwarded by the routers, as their own counters show; their kernels \
-             forwarded none of the probe packets.",
+            "{} packets were forwarded by the routers, as their own counters show{check}.",
             forwarded(first, &last)
         ));
         Ok(warnings)
+    }
+
+    /// A row for each flow of which its source tells: the lab's own, and iperf3's.
+    pub(super) fn follow(&self, start: Nanos, end: Nanos) -> Vec<FlowRow> {
+        let mut rows = Vec::new();
+        let ends = self.sources.iter().zip(&self.sinks).zip(&self.flows);
+        for (traffic, ((source, sink), spec)) in self.scenario.traffic.iter().zip(ends) {
+            match (source, sink) {
+                (Driver::Own(sender), Some(sink)) if traffic.kind != TrafficKind::Replay => {
+                    let (sent, arrived) = (sender.followed(), sink.followed());
+                    let (counts, times) = ((&sent, &arrived), (start, end));
+                    rows.extend(followed::rows(self.scenario, traffic, counts, times));
+                }
+                (Driver::Tool(tool), _) => rows.extend(tool.rows(traffic, spec)),
+                (Driver::Own(_), _) => {}
+            }
+        }
+        followed::sort(self.scenario, &mut rows);
+        rows
     }
 
     /// From host to host nothing disappears either, as far as the lab's own hosts send.
@@ -101,10 +131,34 @@ impl Lab<'_> {
     }
 
     /// Packets that routers and wires hold.
-    fn held(&self, counters: &Counters) -> u64 {
+    fn held(&mut self, counters: &Counters) -> Result<u64, LabError> {
         let links = counters.routers.iter().flat_map(|router| &router.links);
         let in_routers: u64 = links.map(|link| link.queued + link.in_ring).sum();
-        in_routers + self.wire_counts().map(|(.., counts)| counts.held).sum::<u64>()
+        let mut kernels = self.routers.iter_mut().filter_map(RouterNode::kernel);
+        let in_kernels = kernels.try_fold(0, |held, kernel| Ok(held + kernel.held()?));
+        let on_wires: u64 = self.wire_counts().map(|(.., counts)| counts.held).sum();
+        in_kernels.map(|in_kernels| in_routers + in_kernels + on_wires)
+    }
+
+    /// What became of the packets of routers that are all kernel is known now: the rows of the run
+    /// are made whole. Gives the counters at the end, with it.
+    fn settle(
+        &mut self,
+        mut last: Counters,
+        start: Nanos,
+        run: &mut Run,
+        warnings: &mut Vec<String>,
+    ) -> Result<Counters, LabError> {
+        for (router, counted) in self.routers.iter_mut().zip(&mut last.routers) {
+            let Some(kernel) = router.kernel() else { continue };
+            let (notes, doubts) = kernel.end()?;
+            run.notes.extend(notes);
+            warnings.extend(doubts);
+            let exact = kernel.exact();
+            sampling::recount(&mut run.samples, &exact, start);
+            *counted = exact.into_iter().next_back().unwrap_or_default();
+        }
+        Ok(last)
     }
 
     /// The sum of the delays of all wires: no packet is longer on its way.

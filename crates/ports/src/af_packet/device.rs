@@ -12,12 +12,10 @@ use crate::error::PortError;
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool};
 use crate::port::{PortCounters, PortState};
-use crate::sys::{realtime_minus_monotonic, take_error};
+use crate::sys::take_error;
 
 /// How often a port that receives nothing looks whether its interface is still there.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
-/// How far a receive stamp may lie in the past before it is taken for nonsense (the clock was set).
-const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
 
 /// An interface that a packet socket is bound to.
 #[derive(Debug)]
@@ -55,6 +53,16 @@ impl Device {
             counters: PortCounters::default(),
         };
         Ok((device, opened))
+    }
+
+    /// The same for sockets of another process, of which `receiver` is bound to the interface.
+    pub(crate) fn of(name: &str, receiver: BorrowedFd<'_>) -> Result<(Self, ()), PortError> {
+        Self::open(name, |found| {
+            if bound_to(receiver) == Some(found.index) {
+                return Ok(());
+            }
+            Err(PortError::NotPassed("its socket is not bound to the interface"))
+        })
     }
 
     /// Looks for the interface again if it has vanished, or if `socket` was taken from it; if it is
@@ -213,30 +221,6 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: libc::c_int) -> i
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Turns stamps of the kernel, nanoseconds of CLOCK_REALTIME, into instants not later than `now`.
-pub(crate) struct Stamps {
-    now: Nanos,
-    offset: Option<i64>,
-}
-
-impl Stamps {
-    pub(crate) const fn until(now: Nanos) -> Self {
-        Self { now, offset: None }
-    }
-
-    /// When a frame without a stamp arrived, as far as is known.
-    pub(crate) const fn now(&self) -> Nanos {
-        self.now
-    }
-
-    pub(crate) fn arrival(&mut self, stamp: i64) -> Nanos {
-        // The clocks are compared only if there is a stamp.
-        let offset = *self.offset.get_or_insert_with(realtime_minus_monotonic);
-        let stamp = Nanos((stamp - offset).max(0) as u64).min(self.now);
-        if stamp < self.now.saturating_sub(STAMP_CREDIBLE) { self.now } else { stamp }
-    }
-}
-
 /// The number of the interface that a packet socket receives from; the kernel makes it -1 when the
 /// interface leaves the namespace.
 fn bound_to(socket: BorrowedFd<'_>) -> Option<u32> {
@@ -248,25 +232,4 @@ fn bound_to(socket: BorrowedFd<'_>) -> Option<u32> {
         libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
     };
     if result == 0 { u32::try_from(address.sll_ifindex).ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The clock of the day is set between a frame's stamp and the look at it.
-    #[test]
-    fn a_clock_that_jumps_makes_no_frame_younger_than_now_or_older_than_credible() {
-        let (now, day) = (Nanos::from_secs(1_000), 1_700_000_000_000_000_000);
-        let arrival = |jump: i64| {
-            let offset = Some(day + jump - now.0 as i64);
-            Stamps { now, offset }.arrival(day - 1_000)
-        };
-        assert_eq!(arrival(0), now - Nanos(1_000));
-        let second = 1_000_000_000;
-        assert_eq!(arrival(second), now - Nanos::SECOND - Nanos(1_000), "a small step is taken");
-        for jump in [-1, -second, -40 * 365 * 86_400 * second, 11 * second, 3_600 * second] {
-            assert!(arrival(jump) <= now && arrival(jump) >= now - Nanos(1_000), "{jump}");
-        }
-    }
 }

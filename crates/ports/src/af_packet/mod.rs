@@ -32,11 +32,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::error::PortError;
 use crate::inline::OURS;
 use crate::interface::Interface;
+use crate::parcel::{Kind, Parcel};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
-use crate::sys::{set_option, set_send_buffer};
+use crate::sys::{DayClock, set_option, set_send_buffer};
 use crate::wrap::HANDED_OVER;
-use device::{Device, Stamps, bind};
+use device::{Device, bind};
 use ring::{Ring, Waiting};
 use whole::{Taken, Unpacker, describe, discard, is_plain};
 
@@ -114,6 +115,7 @@ const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 #[derive(Debug)]
 pub struct AfPacketPort {
     device: Device,
+    day: DayClock,
     options: AfPacketOptions,
     // The ring is unmapped before its socket is closed.
     ring: Ring,
@@ -133,7 +135,30 @@ impl AfPacketPort {
         let open = |found: &Interface| open_socket(interface, found.index, &options);
         let (device, (socket, ring)) = Device::open(interface, open)?;
         let unpacker = options.whole.then(|| Box::new(Unpacker::new()));
-        Ok(Self { device, options, ring, socket, unpacker })
+        let day = DayClock::default();
+        Ok(Self { device, day, options, ring, socket, unpacker })
+    }
+
+    /// The port of another process, with its socket and its ring, in the network namespace of the
+    /// calling thread. `options`: what it was opened with; how long its ring is it tells itself.
+    ///
+    /// # Errors
+    /// The socket is not bound to that interface, or is of another kind.
+    pub fn adopt(
+        interface: &str,
+        options: AfPacketOptions,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        parcel.expect(Kind::AfPacket)?;
+        if (parcel.take()? != 0) != options.whole {
+            return Err(PortError::NotPassed("super-frames are received by one of the two only"));
+        }
+        let socket = parcel.take_file()?;
+        let (device, ()) = Device::of(interface, socket.as_fd())?;
+        let ring = Ring::adopt(socket.as_fd(), parcel)?;
+        let unpacker = options.whole.then(|| Box::new(Unpacker::new()));
+        let day = DayClock::default();
+        Ok(Self { device, day, options, ring, socket, unpacker })
     }
 
     /// The kernel's number of the interface.
@@ -275,6 +300,18 @@ impl Port for AfPacketPort {
         &self.device.name
     }
 
+    fn held(&self) -> usize {
+        self.unpacker.as_ref().map_or(0, |unpacker| usize::from(unpacker.holds()))
+    }
+
+    fn pass_on(&mut self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.begin(Kind::AfPacket);
+        parcel.put(u64::from(self.options.whole));
+        parcel.put_file(self.socket.as_fd())?;
+        self.ring.pass_on(parcel);
+        Ok(())
+    }
+
     fn io(&self) -> String {
         let with = if self.options.whole { " with super-frames" } else { "" };
         format!("AF_PACKET{with}")
@@ -288,8 +325,8 @@ impl Port for AfPacketPort {
         max: usize,
     ) -> usize {
         let (before, mut seen, mut losing) = (out.len(), 0, false);
-        let mut stamps = Stamps::until(now);
-        let Self { device, ring, socket, unpacker, .. } = self;
+        let Self { device, day, ring, socket, unpacker, .. } = self;
+        let mut stamps = day.until(now);
         let longest = pool.max_frame();
         while seen < max {
             if let Some(unpacker) = unpacker.as_mut().filter(|unpacker| unpacker.holds()) {

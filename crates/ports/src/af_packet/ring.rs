@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::PortError;
 use crate::mapping::Mapping;
+use crate::parcel::Parcel;
 use crate::segment::{HEADER, VnetHeader};
 use crate::sys::set_option;
 
@@ -86,6 +87,27 @@ impl Ring {
             next: 0,
             described,
         })
+    }
+
+    /// The ring of a socket that another process has had, as that has [told](Self::pass_on) of it.
+    pub(super) fn adopt(socket: BorrowedFd<'_>, parcel: &mut Parcel) -> Result<Self, PortError> {
+        let mut number = || parcel.take().map(|number| number as usize);
+        let (slot, slots, next, described) = (number()?, number()?, number()?, number()? != 0);
+        let fits = slot.is_power_of_two() && (2048..=1 << 20).contains(&slot);
+        if !fits || !(1..=1 << 20).contains(&slots) || next >= slots {
+            return Err(PortError::NotPassed("its receive ring is none of ours"));
+        }
+        // The kernel refuses to map another length than the ring has.
+        let memory = Mapping::shared(socket, slot * slots, 0, true)
+            .map_err(|error| PortError::from_io("mapping a receive ring", error))?;
+        Ok(Self { memory, slot, slots, next, described })
+    }
+
+    /// Tells how the ring is made, and how far it is.
+    pub(super) fn pass_on(&self, parcel: &mut Parcel) {
+        for number in [self.slot, self.slots, self.next, usize::from(self.described)] {
+            parcel.put(number as u64);
+        }
     }
 
     fn status(&self) -> &AtomicU32 {

@@ -70,7 +70,8 @@ impl Batch {
             self.parts[2 * count + 1] = part(pool.bytes(frame));
             let header = &mut self.headers[count].msg_hdr;
             header.msg_iov = &raw mut self.parts[2 * count + skipped];
-            header.msg_iovlen = 2 - skipped as libc::size_t;
+            // Its type, and that of the flags below, depend on the C library.
+            header.msg_iovlen = (2 - skipped) as _;
             count += 1;
         }
         if count == 0 {
@@ -83,7 +84,7 @@ impl Batch {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
             )
         };
         if sent > 0 {

@@ -107,23 +107,25 @@ impl Wanted<'_> {
             let socket = XdpSocket::open(umem, name, at, ring, sockets.native, patience)?;
             queues.push(Queue::new(socket, umem.buffers()));
         }
-        let joined = if queues.len() > 1 {
-            let what = || format!("joining the queues of {name}");
-            let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
-            for (number, queue) in queues.iter().enumerate() {
-                joined
-                    .add(queue.socket.fd(), number as u64)
-                    .map_err(|error| PortError::from_io(what(), error))?;
-            }
-            Some(joined)
-        } else {
-            None
-        };
+        let joined = join(name, &queues)?;
         if let Some(part) = part.filter(|part| part.leads()) {
             part.common.put(Some(Arc::clone(&sockets)));
         }
         Ok(Attached { hook, sockets, queues, ring, joined })
     }
+}
+
+/// What becomes readable with any of several queues; `None`: there is one.
+pub(super) fn join(name: &str, queues: &[Queue]) -> Result<Option<Poller>, PortError> {
+    if queues.len() < 2 {
+        return Ok(None);
+    }
+    let failed = |error| PortError::from_io(format!("joining the queues of {name}"), error);
+    let joined = Poller::new().map_err(failed)?;
+    for (number, queue) in queues.iter().enumerate() {
+        joined.add(queue.socket.fd(), number as u64).map_err(failed)?;
+    }
+    Ok(Some(joined))
 }
 
 /// Whether every worker can lock its buffers for its queues of an interface. The first worker asks

@@ -58,6 +58,9 @@ impl AfXdpPort {
                 } else {
                     stamp.map_or(now, |stamp| stamp.min(now))
                 };
+                if let Some(own) = self.options.own {
+                    own.restore(pool, &mut frame);
+                }
                 let bytes = pool.bytes(&frame);
                 frame.set_partial_checksum(self.checksums && checksum::is_partial(bytes));
                 self.counters.rx_frames += 1;

@@ -11,6 +11,7 @@ use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
 use crate::interface::Interface;
+use crate::parcel::Parcel;
 
 /// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE`.
 const NATIVE: u32 = 4;
@@ -19,7 +20,7 @@ const GENERIC: u32 = 2;
 /// The program at work, and what it looks into. Dropping it gives the kernel all frames again.
 #[derive(Debug)]
 pub(super) struct Hook {
-    _link: Link,
+    link: Link,
     station: Map,
     pub(super) local: LocalAddresses,
 }
@@ -35,16 +36,8 @@ impl Hook {
         options: &AfXdpOptions,
         patience: Patience,
     ) -> Result<(Self, Sockets), PortError> {
-        let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
-        set_station(&station, interface.mac)?;
-        let local = LocalAddresses::create(local)?;
         let sockets = Map::create(MapKind::XskMap, 4, 4, queues, 0)?;
-        let sampled = options.stamp_every > 1;
-        let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
-        let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
-        let alive = options.heart.as_deref().map(|heart| (heart, workers));
-        let code = program::assemble(&station, local.map(), &sockets, stamped, alive);
-        let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
+        let (program, station, local) = load(interface, &sockets, workers, local, options)?;
         let taken =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
         let (link, native) = match patiently(patience.for_a_program(), || {
@@ -60,13 +53,59 @@ impl Hook {
             },
         };
         let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native };
-        Ok((Self { _link: link, station, local }, sockets))
+        Ok((Self { link, station, local }, sockets))
+    }
+
+    /// That of another process: its link gets a program that looks at the heart of `options`,
+    /// which must beat, and the sockets stay in their map.
+    pub(super) fn adopt(
+        interface: &Interface,
+        workers: u32,
+        local: &[IpAddr],
+        options: &AfXdpOptions,
+        parcel: &mut Parcel,
+    ) -> Result<(Self, Sockets), PortError> {
+        let (queues, native) = (parcel.take()? as u32, parcel.take()? != 0);
+        let map = Map::adopt(4, 4, parcel)?;
+        let (program, station, local) = load(interface, &map, workers, local, options)?;
+        let link = Link::adopt_for(parcel, &program)?;
+        let sockets = Sockets { map, ifindex: interface.index, queues, native };
+        Ok((Self { link, station, local }, sockets))
+    }
+
+    /// Puts it into a parcel for another process. It must be forgotten then: dropping it would
+    /// detach the program.
+    pub(super) fn pass_on(&self, sockets: &Sockets, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.put(sockets.queues.into());
+        parcel.put(sockets.native.into());
+        sockets.map.pass_on(parcel)?;
+        self.link.pass_on(parcel)
     }
 
     /// Tells the program which hardware address is the interface's.
     pub(super) fn set_station(&self, mac: [u8; 6]) -> Result<(), PortError> {
         set_station(&self.station, mac)
     }
+}
+
+/// The program, and the maps that it looks into.
+fn load(
+    interface: &Interface,
+    sockets: &Map,
+    workers: u32,
+    local: &[IpAddr],
+    options: &AfXdpOptions,
+) -> Result<(Program, Map, LocalAddresses), PortError> {
+    let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
+    set_station(&station, interface.mac)?;
+    let local = LocalAddresses::create(local)?;
+    let sampled = options.stamp_every > 1;
+    let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
+    let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
+    let alive = options.heart.as_deref().map(|heart| (heart, workers));
+    let code = program::assemble(&station, local.map(), sockets, stamped, alive, options.own);
+    let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
+    Ok((program, station, local))
 }
 
 fn refused(name: &str, place: &'static str, source: io::Error) -> PortError {

@@ -45,12 +45,13 @@ use evenkeel_core::Nanos;
 use crate::error::PortError;
 use crate::ethtool::driver;
 use crate::interface::{Control, Interface};
+use crate::parcel::{Kind, Parcel};
 use crate::pool::{Frame, FramePool, Umem};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
 use crate::sys::{Poller, take_error};
 use attach::{Attached, Wanted, numbers};
 use hook::Hook;
-pub use options::{AfXdpOptions, XdpMode};
+pub use options::{AfXdpOptions, OwnFrames, XdpMode};
 use queue::Queue;
 use shared::Sockets;
 pub use shared::{XdpCommon, XdpPart};
@@ -164,7 +165,7 @@ impl AfXdpPort {
         }
         let control = Control::open()?;
         let found = control.interface(interface)?;
-        let Attached { hook, sockets, queues, ring, joined } = Wanted {
+        let attached = Wanted {
             name: interface,
             control: &control,
             interface: &found,
@@ -175,14 +176,25 @@ impl AfXdpPort {
             patience: Patience::AtStart,
         }
         .attach()?;
+        Self::of(interface, (control, found), attached, (options, umem, local, part))
+    }
+
+    /// The port of an interface that has been taken into use.
+    fn of(
+        name: &str,
+        (control, interface): (Control, Interface),
+        attached: Attached,
+        (options, umem, local, part): (AfXdpOptions, Umem, &[IpAddr], Option<XdpPart>),
+    ) -> Result<Self, PortError> {
+        let Attached { hook, sockets, queues, ring, joined } = attached;
         Ok(Self {
-            name: interface.to_owned(),
-            checksums: driver(&control, interface)? == "veth",
+            name: name.to_owned(),
+            checksums: driver(&control, name)? == "veth",
             options,
             umem,
             control,
-            interface: found,
-            state: state_of(&found),
+            interface,
+            state: state_of(&interface),
             looked: Nanos::ZERO,
             hook,
             sockets,
@@ -199,6 +211,59 @@ impl AfXdpPort {
             counters: PortCounters::default(),
             stopped: false,
         })
+    }
+
+    /// The port of another process, with its sockets and their rings, in the network namespace of
+    /// the calling thread. `umem`: the memory of the pool that is [of that
+    /// process](FramePool::of_passed), which is to be told [which buffers](Self::lent_buffers) the
+    /// kernel has. `part`: as [`AfXdpPort::open_part`]; the first worker's port comes first.
+    ///
+    /// # Errors
+    /// Something else was passed on, or the kernel does not give the rings again (Linux 6.4).
+    pub fn adopt(
+        interface: &str,
+        options: AfXdpOptions,
+        umem: Umem,
+        local: &[IpAddr],
+        part: Option<XdpPart>,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        parcel.expect(Kind::AfXdp)?;
+        options.check()?;
+        let control = Control::open()?;
+        let found = control.interface(interface)?;
+        let (ring, count, unsent) = (parcel.take()? as u32, parcel.take()?, parcel.take()? != 0);
+        let queues = (0..count).map(|_| Queue::of_passed(ring, umem.buffers(), parcel));
+        let queues = queues.collect::<Result<Vec<_>, _>>()?;
+        let (hook, sockets) = match &part {
+            Some(part) if !part.leads() => {
+                let common = part.common.get();
+                (None, common.ok_or_else(|| PortError::NotAttached(interface.to_owned()))?)
+            }
+            part => {
+                let workers = part.as_ref().map_or(1, |part| part.workers);
+                let (hook, sockets) = Hook::adopt(&found, workers, local, &options, parcel)?;
+                (Some(hook), Arc::new(sockets))
+            }
+        };
+        if let Some(part) = part.as_ref().filter(|part| part.leads()) {
+            part.common.put(Some(Arc::clone(&sockets)));
+        }
+        let joined = attach::join(interface, &queues)?;
+        let attached = Attached { hook, sockets, queues, ring, joined };
+        let more = (options, umem, local, part);
+        Ok(Self { unsent, ..Self::of(interface, (control, found), attached, more)? })
+    }
+
+    /// Whether the next port in a parcel is one of these.
+    #[must_use]
+    pub fn is_next(parcel: &Parcel) -> bool {
+        parcel.is_next(Kind::AfXdp)
+    }
+
+    /// The numbers of the buffers that the kernel has.
+    pub fn lent_buffers(&self) -> impl Iterator<Item = u32> {
+        self.queues.iter().flat_map(Queue::lent_buffers)
     }
 
     /// Lends the kernel buffers to receive into, and then has it hand over what comes.
@@ -284,6 +349,18 @@ impl Port for AfXdpPort {
 
     fn io(&self) -> String {
         self.mode().to_string()
+    }
+
+    fn pass_on(&mut self, parcel: &mut Parcel) -> Result<(), PortError> {
+        if self.state == PortState::Gone {
+            return Err(PortError::NotPassed("an interface is missing"));
+        }
+        parcel.begin(Kind::AfXdp);
+        parcel.put(self.ring.into());
+        parcel.put(self.queues.len() as u64);
+        parcel.put(self.unsent.into());
+        self.queues.iter().try_for_each(|queue| queue.pass_on(parcel))?;
+        self.hook.iter().try_for_each(|hook| hook.pass_on(&self.sockets, parcel))
     }
 
     fn lent(&self) -> usize {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
+use crate::pool::{Frame, FramePool};
 
 /// Ethernet header and one VLAN tag.
-pub(super) const FRAME_OVERHEAD: usize = 18;
+pub(super) const FRAME_OVERHEAD: usize = 14 + TAG;
+const TAG: usize = 4;
 
 /// How an interface is opened.
 #[derive(Clone, Debug)]
@@ -30,6 +32,33 @@ pub struct AfXdpOptions {
     pub stamp_every: u32,
     /// The kernel gets the frames of a worker that does not beat. `None`: they wait for it.
     pub heart: Option<Arc<Heartbeat>>,
+    /// Frames that come here whatever their destination is. `None`: what is sent to all stations
+    /// is the kernel's.
+    pub own: Option<OwnFrames>,
+}
+
+/// Frames of a protocol that the router itself speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OwnFrames {
+    /// The VLAN of their tag; 0: they have none. Where an interface takes tags away, one without a
+    /// tag is taken for one of this VLAN, and gets it back.
+    pub vlan: u16,
+    /// Their Ethertype, or the one after it.
+    pub ethertype: u16,
+}
+
+impl OwnFrames {
+    /// Gives a frame the tag back that the interface took away.
+    pub(super) fn restore(self, pool: &mut FramePool, frame: &mut Frame) {
+        let kind = pool.bytes(frame).get(12..14).map(|two| u16::from_be_bytes([two[0], two[1]]));
+        let bare = kind.is_some_and(|kind| kind.wrapping_sub(self.ethertype) < 2);
+        if self.vlan > 0 && bare && pool.prepend(frame, &[0; TAG]) {
+            let bytes = pool.bytes_mut(frame);
+            bytes.copy_within(TAG..TAG + 12, 0);
+            bytes[12..14].copy_from_slice(&0x8100_u16.to_be_bytes());
+            bytes[14..16].copy_from_slice(&self.vlan.to_be_bytes());
+        }
+    }
 }
 
 impl Default for AfXdpOptions {
@@ -41,6 +70,7 @@ impl Default for AfXdpOptions {
             queues: None,
             stamp_every: 1,
             heart: None,
+            own: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The program at the interface's driver: transit traffic to our sockets, all else to the kernel.
 //!
 //! ```text
+//! a protocol of the router itself (exchange frames of a cluster) -> ours
 //! not addressed to this station (broadcast, multicast, others)   -> pass
 //! tag of a VLAN                                                  -> pass
 //! tag that says a priority only: look behind it (one)
@@ -14,15 +15,16 @@
 //! "Pass" is the way into the kernel's stack, which answers, or forwards. So whatever we do not
 //! take, and everything once the process has ended and its link with it, goes the kernel's way.
 //!
-//! The stamp is the kernel's monotonic clock, put before the frame as metadata: [`STAMP`] bytes,
+//! The stamp is our monotonic clock, put before the frame as metadata: [`STAMP`] bytes,
 //! the clock and the clock combined with a constant, by which leftovers of an earlier frame are
 //! told apart where a driver knows no metadata. It costs the sender's CPU a third of all that the
 //! program does, and a cache line that goes from one CPU to the other; so a port that is polled all
 //! the time asks for some stamps only.
 
+use super::options::OwnFrames;
 use crate::bpf::{Assembler, FP, If, Label, Map, Reg, Width};
 use crate::classify::{self, LOAD_XDP, MAP_LOOKUP, half};
-use crate::heartbeat::{Heartbeat, KTIME_GET_NS};
+use crate::heartbeat::{Heartbeat, KTIME_GET_NS, read_clock};
 
 const XDP_PASS: i32 = 2;
 
@@ -70,6 +72,7 @@ pub(super) fn assemble(
     sockets: &Map,
     stamped: Stamped<'_>,
     alive: Alive<'_>,
+    own: Option<OwnFrames>,
 ) -> Vec<u64> {
     let (r0, r1, r2, r3, frame) = (Reg(0), Reg(1), Reg(2), Reg(3), Reg(6));
     let mut asm = Assembler::default();
@@ -82,6 +85,13 @@ pub(super) fn assemble(
     untagged_ipv4(&mut asm, station, local, unusual, pass);
     asm.jump(ours);
     asm.place(unusual);
+    if let Some(own) = own {
+        classify::protocol(&mut asm, own.vlan, own.ethertype, LOAD_XDP, ours);
+        if own.vlan > 0 {
+            // Its tag may have been taken away before.
+            classify::protocol(&mut asm, 0, own.ethertype, LOAD_XDP, ours);
+        }
+    }
     classify::addressed_to(&mut asm, station, LOAD_XDP, pass);
     classify::transit(&mut asm, local, LOAD_XDP, pass);
     asm.place(ours);
@@ -101,7 +111,7 @@ pub(super) fn assemble(
     }
     asm.copy(r1, frame).set(r2, -(STAMP as i32)).call(ADJUST_META);
     asm.jump_if(r0, If::NotEqual, 0, unstamped);
-    asm.call(KTIME_GET_NS);
+    read_clock(&mut asm, KTIME_GET_NS);
     asm.load(Width::B4, r1, frame, DATA_META).load(Width::B4, r2, frame, DATA);
     asm.copy(r3, r1).add(r3, STAMP as i32).jump_if_register(r3, If::Greater, r2, unstamped);
     asm.store_register(Width::B8, r1, 0, r0).exclusive_or(r0, SIGNATURE).store_register(

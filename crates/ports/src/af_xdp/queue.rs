@@ -6,6 +6,7 @@ use super::program;
 use super::shared::Sockets;
 use super::socket::XdpSocket;
 use crate::error::PortError;
+use crate::parcel::Parcel;
 use crate::pool::{Frame, FramePool};
 
 /// A receive queue and the socket that serves it.
@@ -31,6 +32,41 @@ impl Queue {
         Self { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false }
     }
 
+    /// The queue of another process, for a pool of so many buffers.
+    pub(super) fn of_passed(
+        ring: u32,
+        buffers: usize,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        let socket = XdpSocket::adopt(ring, parcel)?;
+        let (filled, sending) = (parcel.take()? as u32, parcel.take()? as u32);
+        let (since, seated) = (Nanos(parcel.take()?), parcel.take()? != 0);
+        let words = parcel.take()?;
+        if words != buffers.div_ceil(64) as u64 {
+            return Err(PortError::NotPassed("it has other buffers"));
+        }
+        let lent = (0..words).map(|_| parcel.take()).collect::<Result<_, _>>()?;
+        Ok(Self { socket, lent, filled, sending, since, seated })
+    }
+
+    pub(super) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        self.socket.pass_on(parcel)?;
+        parcel.put(self.filled.into());
+        parcel.put(self.sending.into());
+        parcel.put(self.since.0);
+        parcel.put(self.seated.into());
+        parcel.put(self.lent.len() as u64);
+        self.lent.iter().for_each(|word| parcel.put(*word));
+        Ok(())
+    }
+
+    /// The numbers of the buffers that the kernel has.
+    pub(super) fn lent_buffers(&self) -> impl Iterator<Item = u32> {
+        self.lent.iter().enumerate().flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u32 * 64 + bit)
+        })
+    }
+
     /// How many buffers the kernel has.
     pub(super) fn lent(&self) -> usize {
         self.lent.iter().map(|word| word.count_ones() as usize).sum()
@@ -38,11 +74,9 @@ impl Queue {
 
     /// Closes the socket; gives the buffers that the kernel had until then.
     pub(super) fn close(self) -> impl Iterator<Item = u32> {
-        let Self { socket, lent, .. } = self;
-        drop(socket);
-        lent.into_iter().enumerate().flat_map(|(word, bits)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u32 * 64 + bit)
-        })
+        let lent: Vec<u32> = self.lent_buffers().collect();
+        drop(self.socket);
+        lent.into_iter()
     }
 
     /// The kernel gets a buffer.

@@ -84,6 +84,24 @@ impl<T: Copy> Ring<T> {
             }
         };
         set_option(socket, libc::SOL_XDP, kind.option(), &size).map_err(failed("making"))?;
+        Self::map(socket, kind, size)
+    }
+
+    /// The ring of a socket that another process has had: it goes on where that has stopped. A
+    /// socket that is bound gives all four to be mapped again since Linux 6.4.
+    fn adopt(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
+        let mut ring = Self::map(socket, kind, size)?;
+        ring.head = ring.word(ring.producer).load(Ordering::Acquire);
+        ring.tail = ring.word(ring.consumer).load(Ordering::Acquire);
+        Ok(ring)
+    }
+
+    fn map(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
+        let failed = |what: &'static str| {
+            move |error| {
+                PortError::from_io(format!("{what} the {kind:?} ring of an AF_XDP socket"), error)
+            }
+        };
         let all =
             sockopt::xdp_mmap_offsets(socket).map_err(|error| failed("measuring")(error.into()))?;
         let at = kind.of(&all);
@@ -140,6 +158,15 @@ impl<T: Copy> Producer<T> {
         Ring::create(socket, kind, size).map(Self)
     }
 
+    /// That of another process's socket.
+    pub(super) fn adopt(
+        socket: BorrowedFd<'_>,
+        kind: RingKind,
+        size: u32,
+    ) -> Result<Self, PortError> {
+        Ring::adopt(socket, kind, size).map(Self)
+    }
+
     /// How many entries can be pushed, as far as known; asks the other side if that is less than
     /// `wanted`.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
@@ -189,6 +216,15 @@ impl<T: Copy> Consumer<T> {
         size: u32,
     ) -> Result<Self, PortError> {
         Ring::create(socket, kind, size).map(Self)
+    }
+
+    /// That of another process's socket.
+    pub(super) fn adopt(
+        socket: BorrowedFd<'_>,
+        kind: RingKind,
+        size: u32,
+    ) -> Result<Self, PortError> {
+        Ring::adopt(socket, kind, size).map(Self)
     }
 
     /// The next entry, if there is one. The kernel gets its slot back with [`Consumer::release`].

@@ -16,6 +16,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 
 use super::ring::{Consumer, Producer, RingKind};
 use crate::error::PortError;
+use crate::parcel::Parcel;
 use crate::pool::Umem;
 use crate::sys::{limit_of_locked_memory, set_option};
 
@@ -88,6 +89,25 @@ impl XdpSocket {
             }
         }
         Self::attempt(umem, name, at, ring, SocketAddrXdpFlags::XDP_COPY, patience)
+    }
+
+    /// The socket of another process, bound as it is, with its rings of `ring` slots.
+    pub(super) fn adopt(ring: u32, parcel: &mut Parcel) -> Result<Self, PortError> {
+        let zero_copy = parcel.take()? != 0;
+        let fd = parcel.take_file()?;
+        Ok(Self {
+            fill: Producer::adopt(fd.as_fd(), RingKind::Fill, ring)?,
+            completion: Consumer::adopt(fd.as_fd(), RingKind::Completion, ring)?,
+            rx: Consumer::adopt(fd.as_fd(), RingKind::Rx, ring)?,
+            tx: Producer::adopt(fd.as_fd(), RingKind::Tx, ring)?,
+            zero_copy,
+            fd,
+        })
+    }
+
+    pub(super) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.put(u64::from(self.zero_copy));
+        parcel.put_file(self.fd.as_fd())
     }
 
     /// A socket that is nothing yet, for interface `name`.

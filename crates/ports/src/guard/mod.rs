@@ -25,6 +25,7 @@ use crate::classify::LocalAddresses;
 use crate::error::PortError;
 use crate::heartbeat::{Heartbeat, KTIME_GET_COARSE_NS, KTIME_GET_NS};
 use crate::interface::Control;
+use crate::parcel::{Kind, Parcel};
 use crate::words::Words;
 
 pub use crate::classify::MAX_LOCAL;
@@ -44,7 +45,7 @@ pub enum GuardKind {
 /// What holds the program at the interface; dropping it detaches the program.
 #[derive(Debug)]
 enum Attached {
-    Link(#[expect(dead_code, reason = "held for its drop")] Link),
+    Link(Link),
     Filter(#[expect(dead_code, reason = "held for its drop")] filter::Filter),
 }
 
@@ -129,6 +130,50 @@ impl Guard {
             None => Attached::Filter(filter::Filter::attach(ifindex, &load(KTIME_GET_NS)?)?),
         };
         Ok(Self { attached, local, state })
+    }
+
+    /// Takes over what another process has [passed on](Self::pass_on): the guard of `interface`, in
+    /// the network namespace of the calling thread. It gets a program that looks at `heart`, which
+    /// must beat.
+    ///
+    /// # Errors
+    /// Something else was passed on; or as [`Guard::attach`].
+    pub fn adopt(
+        interface: &str,
+        local: &[IpAddr],
+        heart: &Heartbeat,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        parcel.expect(Kind::Guard)?;
+        if parcel.take()? == 0 {
+            // The filter has one place, and what is put there takes that of the other process.
+            return Self::attach(interface, GuardKind::Filter, local, heart);
+        }
+        let local = LocalAddresses::create(local)?;
+        let state = Words::create(program::STATE)?;
+        let code = program::assemble(local.map(), state.map(), heart, KTIME_GET_COARSE_NS);
+        let program = Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)?;
+        let attached = Attached::Link(Link::adopt_for(parcel, &program)?);
+        Ok(Self { attached, local, state })
+    }
+
+    /// Puts into a parcel what another process needs to take it over. It must be forgotten then:
+    /// dropping it would take it away.
+    ///
+    /// # Errors
+    /// The process may have no more descriptors.
+    pub fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.begin(Kind::Guard);
+        match &self.attached {
+            Attached::Link(link) => {
+                parcel.put(1);
+                link.pass_on(parcel)
+            }
+            Attached::Filter(_) => {
+                parcel.put(0);
+                Ok(())
+            }
+        }
     }
 
     /// Replaces the set of addresses that the kernel itself receives: those of *all* interfaces of

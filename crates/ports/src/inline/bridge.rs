@@ -10,6 +10,7 @@ use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
 use crate::interface::Control;
 use crate::netlink::{Message, RouteSocket};
+use crate::parcel::{Kind, Parcel};
 use crate::words::Words;
 
 const IFLA_IFNAME: u16 = 3;
@@ -28,7 +29,7 @@ const FORWARD_GROUPS: u16 = 0xfff8;
 /// removes it with the process.
 #[derive(Debug)]
 pub struct Bridged {
-    _link: Link,
+    link: Link,
     state: Words,
 }
 
@@ -41,13 +42,32 @@ impl Bridged {
     pub fn attach(interface: &str, heart: &Heartbeat) -> Result<Self, PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
-        let state = Words::create(program::STATE)?;
-        let code = program::bridged(state.map(), heart);
-        let program = Program::load(ProgramKind::SchedCls, "evenkeel_bridge", &code, 0)?;
+        let (state, program) = program_for(heart)?;
         let link = program
             .link(ifindex, AttachType::TcxIngress, 0)
             .map_err(|error| super::not_linked(&control, interface, ifindex, error))?;
-        Ok(Self { _link: link, state })
+        Ok(Self { link, state })
+    }
+
+    /// Takes over what another process has [passed on](Self::pass_on): its link gets a program
+    /// that looks at `heart`, which must beat.
+    ///
+    /// # Errors
+    /// Something else was passed on; or as [`Bridged::attach`].
+    pub fn adopt(heart: &Heartbeat, parcel: &mut Parcel) -> Result<Self, PortError> {
+        parcel.expect(Kind::Bridged)?;
+        let (state, program) = program_for(heart)?;
+        Ok(Self { link: Link::adopt_for(parcel, &program)?, state })
+    }
+
+    /// Puts into a parcel what another process needs to take it over. It must be forgotten then:
+    /// dropping it would take it away.
+    ///
+    /// # Errors
+    /// The process may have no more descriptors.
+    pub fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.begin(Kind::Bridged);
+        self.link.pass_on(parcel)
     }
 
     /// How many frames it has kept from the kernel.
@@ -55,6 +75,14 @@ impl Bridged {
     pub fn taken(&self) -> u64 {
         self.state.word(program::TAKEN_FRAMES).load(std::sync::atomic::Ordering::Relaxed)
     }
+}
+
+/// The program of a bridged interface, and what it counts in.
+fn program_for(heart: &Heartbeat) -> Result<(Words, Program), PortError> {
+    let state = Words::create(program::STATE)?;
+    let code = program::bridged(state.map(), heart);
+    let program = Program::load(ProgramKind::SchedCls, "evenkeel_bridge", &code, 0)?;
+    Ok((state, program))
 }
 
 /// Sees to it that two interfaces are in one bridge of the kernel, which goes on when this process

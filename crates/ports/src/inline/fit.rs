@@ -22,19 +22,38 @@ pub(super) fn check(interface: &str, index: u32) -> Result<(), PortError> {
     if let Some(of) = pair::owner_of(&mut route, interface).map_err(failed)? {
         return Err(PortError::OwnPair { interface: interface.to_owned(), of });
     }
-    if let Some((master, kind)) = master_of(&mut route, interface).map_err(failed)?
-        && TAKES_ALL.contains(&kind.as_str())
-    {
-        let control = crate::interface::Control::open()?;
-        let master = control.name_of(master).unwrap_or_else(|| master.to_string());
-        return Err(PortError::Member { interface: interface.to_owned(), kind, master });
-    }
+    alone(&mut route, interface)?;
     match root_qdisc(&mut route, index).map_err(failed)? {
         Some(kind) if SHAPERS.contains(&kind.as_str()) => {
             Err(PortError::Shaped { interface: interface.to_owned(), kind })
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses an interface that is a member of something which takes what arrives there, its
+/// neighbours' answers included, in the network namespace of the calling thread. One that is
+/// missing is none.
+///
+/// # Errors
+/// [`PortError::Member`], or the kernel does not tell.
+pub fn check_alone(interface: &str) -> Result<(), PortError> {
+    let failed = |error| PortError::from_io(format!("asking about {interface}"), error);
+    alone(&mut RouteSocket::open().map_err(failed)?, interface)
+}
+
+fn alone(route: &mut RouteSocket, interface: &str) -> Result<(), PortError> {
+    let master = match master_of(route, interface) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
+        master => master
+            .map_err(|error| PortError::from_io(format!("asking about {interface}"), error))?,
+    };
+    let Some((master, kind)) = master.filter(|(_, kind)| TAKES_ALL.contains(&kind.as_str())) else {
+        return Ok(());
+    };
+    let control = crate::interface::Control::open()?;
+    let master = control.name_of(master).unwrap_or_else(|| master.to_string());
+    Err(PortError::Member { interface: interface.to_owned(), kind, master })
 }
 
 /// The kind of what is at the root of an interface.

@@ -34,9 +34,11 @@ use crate::bpf::{AttachType, Link, Program, ProgramKind};
 use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
 use crate::interface::Control;
+use crate::parcel::{Kind, Parcel};
 use crate::words::Words;
 
 pub use bridge::{Bridged, join};
+pub use fit::check_alone;
 pub use own::OwnTraffic;
 use pair::Pair;
 pub use pair::PairNames;
@@ -53,8 +55,8 @@ const FIRST: u32 = 1 << 3;
 #[derive(Debug)]
 pub struct Inline {
     // The interface is given back before what its packets pass is taken away.
-    _interface: [Link; 2],
-    _pair_links: [Link; 2],
+    interface: [Link; 2],
+    pair_links: [Link; 2],
     state: Words,
     _pair: Pair,
 }
@@ -71,14 +73,10 @@ impl Inline {
         let ifindex = control.interface(interface)?.index;
         fit::check(interface, ifindex)?;
         let pair = Pair::make(interface, names)?;
-        let state = Words::create(program::STATE)?;
+        let Programs { state, sink, inject, egress, ingress } =
+            Programs::load(ifindex, &pair, heart)?;
         let failed = |error| not_linked(&control, interface, ifindex, error);
-        let load = |name, code: &[u64]| Program::load(ProgramKind::SchedCls, name, code, 0);
         let link = |program: &Program, at, to, order| program.link(at, to, order).map_err(failed);
-        let sink = load("evenkeel_sink", &program::sink())?;
-        let inject = load("evenkeel_inject", &program::inject(ifindex))?;
-        let egress = load("evenkeel_egress", &program::egress(state.map(), heart, pair.kernel))?;
-        let ingress = load("evenkeel_ingress", &program::ingress(state.map(), heart))?;
         // What packets are sent to is ready before they are sent there.
         let pair_links = [
             link(&sink, pair.ours, AttachType::TcxIngress, 0)?,
@@ -88,7 +86,40 @@ impl Inline {
             link(&egress, ifindex, AttachType::TcxEgress, FIRST)?,
             link(&ingress, ifindex, AttachType::TcxIngress, FIRST)?,
         ];
-        Ok(Self { _interface: interface, _pair_links: pair_links, state, _pair: pair })
+        Ok(Self { interface, pair_links, state, _pair: pair })
+    }
+
+    /// Takes over what another process has [passed on](Self::pass_on), in the network namespace of
+    /// the calling thread: its links get programs that look at `heart`, which must beat.
+    ///
+    /// # Errors
+    /// Something else was passed on; or as [`Inline::attach`].
+    pub fn adopt(
+        interface: &str,
+        names: PairNames,
+        heart: &Heartbeat,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
+        parcel.expect(Kind::InlineHold)?;
+        let ifindex = Control::open()?.interface(interface)?.index;
+        let pair = Pair::adopt(names)?;
+        let Programs { state, sink, inject, egress, ingress } =
+            Programs::load(ifindex, &pair, heart)?;
+        let mut next = |program| Link::adopt_for(parcel, program);
+        let pair_links = [next(&sink)?, next(&inject)?];
+        let interface = [next(&egress)?, next(&ingress)?];
+        Ok(Self { interface, pair_links, state, _pair: pair })
+    }
+
+    /// Puts into a parcel what another process needs to take it over. It must be forgotten then:
+    /// dropping it would take it away.
+    ///
+    /// # Errors
+    /// The process may have no more descriptors.
+    pub fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.begin(Kind::InlineHold);
+        let mut links = self.pair_links.iter().chain(&self.interface);
+        links.try_for_each(|link| link.pass_on(parcel))
     }
 
     /// How many packets were taken out of the kernel's way at the interface's egress and ingress,
@@ -97,6 +128,29 @@ impl Inline {
     pub fn taken(&self) -> (u64, u64) {
         let word = |at| self.state.word(at).load(Ordering::Relaxed);
         (word(program::REDIRECTED_FRAMES), word(program::TAKEN_FRAMES))
+    }
+}
+
+/// The four programs, and what they count in.
+struct Programs {
+    state: Words,
+    sink: Program,
+    inject: Program,
+    egress: Program,
+    ingress: Program,
+}
+
+impl Programs {
+    fn load(ifindex: u32, pair: &Pair, heart: &Heartbeat) -> Result<Self, PortError> {
+        let state = Words::create(program::STATE)?;
+        let load = |name, code: &[u64]| Program::load(ProgramKind::SchedCls, name, code, 0);
+        Ok(Self {
+            sink: load("evenkeel_sink", &program::sink())?,
+            inject: load("evenkeel_inject", &program::inject(ifindex))?,
+            egress: load("evenkeel_egress", &program::egress(state.map(), heart, pair.kernel))?,
+            ingress: load("evenkeel_ingress", &program::ingress(state.map(), heart))?,
+            state,
+        })
     }
 }
 

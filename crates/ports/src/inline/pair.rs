@@ -106,6 +106,18 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// The pair that another process has made and passes on.
+    pub(super) fn adopt(names: PairNames) -> Result<Self, PortError> {
+        let route = RouteSocket::open()
+            .map_err(|error| PortError::from_io("opening rtnetlink".to_owned(), error))?;
+        let control = Control::open()?;
+        let kernel = control.interface(&names.kernel)?.index;
+        let ours = control.interface(&names.ours)?.index;
+        Ok(Self { names, kernel, ours, route })
+    }
+}
+
 impl Drop for Pair {
     fn drop(&mut self) {
         // What stays, the next start finds by its name.

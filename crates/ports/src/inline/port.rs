@@ -11,14 +11,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::inbox::{Inbox, Received};
 use super::program;
-use crate::af_packet::device::{Device, Stamps, bind};
+use crate::af_packet::device::{Device, bind};
 use crate::error::PortError;
 use crate::interface::Interface;
+use crate::parcel::{Kind, Parcel};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame};
 use crate::segment::{Segments, VnetHeader};
 use crate::super_frame::{alloc_whole, single};
-use crate::sys::{set_option, set_send_buffer};
+use crate::sys::{DayClock, Stamps, set_option, set_send_buffer};
 
 /// Bytes of frames that the kernel holds for us: a second of 100 Mbit/s.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
@@ -42,6 +43,7 @@ pub enum Side {
 #[derive(Debug)]
 pub struct InlinePort {
     device: Device,
+    day: DayClock,
     side: Side,
     receiver: OwnedFd,
     sender: OwnedFd,
@@ -65,7 +67,25 @@ impl InlinePort {
         let open = |found: &Interface| open_sockets(interface, found.index, side);
         let (device, (receiver, sender)) = Device::open(interface, open)?;
         let (inbox, scratch) = (Inbox::new(), Vec::new());
-        Ok(Self { device, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
+        let day = DayClock::default();
+        Ok(Self { device, day, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
+    }
+
+    /// The side of another process, with its sockets, in the network namespace of the calling
+    /// thread.
+    ///
+    /// # Errors
+    /// The sockets are not bound to that interface, or are of another kind.
+    pub fn adopt(interface: &str, side: Side, parcel: &mut Parcel) -> Result<Self, PortError> {
+        parcel.expect(Kind::Inline)?;
+        if parcel.take()? != side as u64 {
+            return Err(PortError::NotPassed("it is another side of the interface"));
+        }
+        let (receiver, sender) = (parcel.take_file()?, parcel.take_file()?);
+        let (device, ()) = Device::of(interface, receiver.as_fd())?;
+        let (inbox, scratch) = (Inbox::new(), Vec::new());
+        let day = DayClock::default();
+        Ok(Self { device, day, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
     }
 
     /// Hands over the front frame of the inbox, or as many of its segments as `most` allows.
@@ -73,7 +93,7 @@ impl InlinePort {
     fn hand_over(
         &mut self,
         pool: &mut FramePool,
-        stamps: &mut Stamps,
+        stamps: &mut Stamps<'_>,
         out: &mut Vec<RxFrame>,
         most: usize,
     ) -> usize {
@@ -241,6 +261,17 @@ impl Port for InlinePort {
         Some(self.receiver.as_fd())
     }
 
+    fn held(&self) -> usize {
+        self.inbox.held()
+    }
+
+    fn pass_on(&mut self, parcel: &mut Parcel) -> Result<(), PortError> {
+        parcel.begin(Kind::Inline);
+        parcel.put(self.side as u64);
+        parcel.put_file(self.receiver.as_fd())?;
+        parcel.put_file(self.sender.as_fd())
+    }
+
     fn state(&self) -> PortState {
         self.device.state
     }
@@ -271,12 +302,14 @@ impl Port for InlinePort {
         out: &mut Vec<RxFrame>,
         max: usize,
     ) -> usize {
-        let mut stamps = Stamps::until(now);
+        let mut day = self.day;
+        let mut stamps = day.until(now);
         let before = out.len();
         let mut taken = 0;
         while taken < max && self.inbox.fill(self.receiver.as_fd()) {
             taken += self.hand_over(pool, &mut stamps, out, max - taken).max(1);
         }
+        self.day = day;
         self.device.received(taken > 0, now, self.receiver.as_fd());
         out.len() - before
     }

@@ -9,9 +9,11 @@ mod poller;
 mod process;
 mod refuse;
 mod signals;
+mod stamps;
 mod timer;
 mod udp;
 
+pub(crate) use clock::ahead_of_the_kernel;
 pub use clock::{monotonic_now, realtime_minus_monotonic, thread_time};
 pub use keeper::Keeper;
 pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
@@ -19,11 +21,13 @@ pub use notifier::Notifier;
 pub use poller::{Event, Poller};
 pub use process::{
     allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity,
-    gain_no_privileges, is_root, pin_to_cpu, set_precedence, set_timer_slack, thread_switches,
+    gain_no_privileges, give_back_large_blocks, is_root, pin_to_cpu, set_precedence,
+    set_timer_slack, thread_switches,
 };
 pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
 pub use refuse::{AF_XDP, refuse_sockets};
 pub use signals::{Signal, Signals, hear_signals};
+pub(crate) use stamps::{DayClock, Stamps};
 pub use timer::Timer;
 pub use udp::{
     MAX_BATCH, Received, UdpReceiver, UdpSender, bind_shared, set_receive_buffer, set_send_buffer,

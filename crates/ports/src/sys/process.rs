@@ -10,8 +10,6 @@ use evenkeel_core::Nanos;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::check;
-
 /// From now on nothing that the calling thread starts has more rights than it, whatever its file
 /// says; threads and processes that it starts later inherit that.
 ///
@@ -19,6 +17,17 @@ use super::check;
 /// None.
 pub fn gain_no_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Has the allocator take blocks of a mebibyte and more from the kernel one by one, and give each
+/// back when it is freed. By itself glibc comes to keep freed blocks of up to 32 MiB in the arena
+/// of the thread that made them, where no other thread finds them: tables that came and went held
+/// half a gigabyte, and others were refused for want of memory. Before the first thread.
+pub fn give_back_large_blocks() {
+    // SAFETY: it changes a number of the allocator's; blocks that exist stay as they are. It
+    // cannot fail for a threshold below 32 MiB, and if it did only memory would be lost.
+    #[cfg(target_env = "gnu")]
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20) };
 }
 
 /// Sets by how much the kernel may delay the calling thread's time-outs to wake once for several
@@ -40,10 +49,12 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
 /// Needs CAP_SYS_NICE.
 pub fn set_precedence(first: bool) -> io::Result<()> {
     let (policy, sched_priority) = if first { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
-    let parameters = libc::sched_param { sched_priority };
+    // What the kernel knows of `sched_param`. musl's function of this name does nothing.
+    let parameters: libc::c_int = sched_priority;
     // SAFETY: the parameters outlive the call; zero is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })?;
-    Ok(())
+    let set =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Gives the calling thread a larger (negative) or smaller part of a processor that it shares with

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use evenkeel_core::Nanos;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::{check, monotonic_now, realtime_minus_monotonic, set_option};
+use super::{DayClock, check, monotonic_now, set_option};
 
 /// The most datagrams one call sends or receives.
 pub const MAX_BATCH: usize = 256;
@@ -130,7 +130,8 @@ impl UdpSender {
                 self.socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                // Its type depends on the C library.
+                libc::MSG_DONTWAIT as _,
             )
         };
         match check(sent) {
@@ -163,6 +164,7 @@ pub struct Received<'a> {
 /// Receives bursts of datagrams with the kernel's receive stamps.
 pub struct UdpReceiver {
     socket: UdpSocket,
+    day: DayClock,
     size: usize,
     bytes: Box<[u8]>,
     control: Box<[[u64; CONTROL / 8]]>,
@@ -186,6 +188,7 @@ impl UdpReceiver {
         let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Ok(Self {
             socket,
+            day: DayClock::default(),
             size,
             bytes: vec![0; size * MAX_BATCH].into_boxed_slice(),
             control: vec![[0; CONTROL / 8]; MAX_BATCH].into_boxed_slice(),
@@ -233,12 +236,11 @@ impl UdpReceiver {
             },
         };
         let now = monotonic_now();
-        let offset = realtime_minus_monotonic();
+        let mut stamps = self.day.until(now);
         let (bytes, size) = (&self.bytes, self.size);
         Ok(self.headers[..received].iter().enumerate().map(move |(i, header)| {
             let len = header.msg_len as usize;
-            let arrival = stamp(&header.msg_hdr)
-                .map_or(now, |stamp| Nanos((stamp - offset).max(0) as u64).min(now));
+            let arrival = stamp(&header.msg_hdr).map_or(now, |stamp| stamps.arrival(stamp));
             Received { bytes: &bytes[i * size..][..len.min(size)], len, arrival }
         }))
     }

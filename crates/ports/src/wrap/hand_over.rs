@@ -22,6 +22,7 @@ use crate::af_packet::transmit::{Batch, Stop};
 use crate::bpf::{Assembler, AttachType, If, Link, Program, ProgramKind, Reg, Width};
 use crate::error::PortError;
 use crate::interface::Control;
+use crate::parcel::{Kind, Parcel};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortWrapper};
 use crate::sys::{set_option, set_send_buffer};
@@ -71,7 +72,7 @@ fn at_egress(ifindex: u32) -> Vec<u64> {
 /// with the process.
 #[derive(Debug)]
 struct Way {
-    _programs: Vec<Link>,
+    programs: Vec<Link>,
     socket: OwnedFd,
 }
 
@@ -103,7 +104,7 @@ impl Way {
         set_send_buffer(&socket, SEND_BUFFER).map_err(failed("setting the send buffer"))?;
         // Protocol 0: it receives nothing.
         bind(fd, ifindex, 0).map_err(failed("binding a packet socket"))?;
-        Ok(Self { _programs: programs, socket })
+        Ok(Self { programs, socket })
     }
 }
 
@@ -133,8 +134,45 @@ impl<P: Port> HandOver<P> {
     }
 }
 
+impl<P: Port> HandOver<P> {
+    /// Whether the port that was taken out of the parcel last had such a wrapper.
+    #[must_use]
+    pub fn is_next(parcel: &Parcel) -> bool {
+        parcel.is_next(Kind::HandOver)
+    }
+
+    /// Around the port that was [passed on](Port::pass_on) with such a wrapper: `inner`. Its
+    /// programs do the same whose ever they are.
+    ///
+    /// # Errors
+    /// Something else was passed on.
+    pub fn adopt(inner: P, interface: &str, parcel: &mut Parcel) -> Result<Self, PortError> {
+        parcel.expect(Kind::HandOver)?;
+        let way = match parcel.take()? {
+            0 => None,
+            programs => {
+                let programs: Result<_, _> = (0..programs).map(|_| Link::adopt(parcel)).collect();
+                Some(Way { programs: programs?, socket: parcel.take_file()? })
+            }
+        };
+        Ok(Self { inner, interface: interface.to_owned(), way, batch: Batch::new() })
+    }
+}
+
 impl<P: Port> PortWrapper for HandOver<P> {
     type Inner = P;
+
+    fn pass_on(&mut self, parcel: &mut Parcel) -> Result<(), PortError> {
+        self.inner.pass_on(parcel)?;
+        parcel.begin(Kind::HandOver);
+        let Some(way) = &self.way else {
+            parcel.put(0);
+            return Ok(());
+        };
+        parcel.put(way.programs.len() as u64);
+        way.programs.iter().try_for_each(|program| program.pass_on(parcel))?;
+        parcel.put_file(way.socket.as_fd())
+    }
 
     fn inner(&self) -> &P {
         &self.inner

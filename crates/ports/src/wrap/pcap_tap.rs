@@ -16,6 +16,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 
 use super::{Direction, TraceEvent, Tracer, TxClock, wraps_inner};
 use crate::error::PortError;
+use crate::parcel::Parcel;
 use crate::port::Port;
 use crate::sys::realtime_minus_monotonic;
 
@@ -141,6 +142,11 @@ impl<P: Port> std::fmt::Debug for PcapTap<P> {
 
 impl<P: Port> crate::port::PortWrapper for PcapTap<P> {
     wraps_inner!(Tracer<P, See>);
+
+    /// Another process would begin the file again.
+    fn pass_on(&mut self, _parcel: &mut Parcel) -> Result<(), PortError> {
+        Err(PortError::NotPassed("its frames are being written to a file"))
+    }
 
     /// A file that ends early says nothing by itself.
     fn io(&self) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Pulse, TestNet, available, beating, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames};
 use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
@@ -220,6 +220,41 @@ fn what_is_for_the_machine_itself_goes_to_the_kernel() {
     let rx = p.receive();
     assert_eq!(number_of(p.pool.bytes(&rx.frame)), 4);
     p.pool.release(rx.frame);
+}
+
+/// The exchange frames of a cluster are sent to all stations.
+#[test]
+fn frames_of_the_routers_own_protocol_come_whatever_their_destination_is() {
+    if !available("frames of the router's own protocol") {
+        return;
+    }
+    for (vlan, tag) in [(3_001, &[0x81, 0, 0x0b, 0xb9][..]), (0, &[])] {
+        let own = Some(OwnFrames { vlan, ethertype: 0x88b5 });
+        let mut p = pair(AfXdpOptions { own, ..small() });
+        let frame = |tag: &[u8], kind: [u8; 2]| {
+            let mut frame = [&[0xff; 6], &[2, 0, 0, 0, 0, 9], tag, &kind].concat();
+            frame.resize(60, 7);
+            frame
+        };
+        // Of another VLAN, of another protocol: the kernel's.
+        p.send(&frame(&[0x81, 0, 0x0b, 0xba], [0x88, 0xb5]));
+        for kind in [[0x88, 0xb4], [0x88, 0xb7], [0x08, 0x06]] {
+            p.send(&frame(tag, kind));
+        }
+        // The last as it comes where the tag was taken away.
+        for (kind, sent) in [([0x88, 0xb5], tag), ([0x88, 0xb6], tag), ([0x88, 0xb6], &[])] {
+            p.send(&frame(sent, kind));
+            let rx = p.receive();
+            let bytes = p.pool.bytes(&rx.frame);
+            assert_eq!(bytes[..16 + tag.len()], frame(tag, kind)[..16 + tag.len()], "VLAN {vlan}");
+            p.pool.release(rx.frame);
+        }
+        assert_eq!(p.near.counters().rx_frames, 3, "VLAN {vlan}");
+        p.send(&packet(p.near.mac(), TRANSIT, 8, 100));
+        let rx = p.receive();
+        assert_eq!(number_of(p.pool.bytes(&rx.frame)), 8);
+        p.pool.release(rx.frame);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An interface closed for what the kernel forwards. Needs root.
 
-use crate::common::{TestNet, available, beating, inside};
+use crate::common::{self, TestNet, available, beating, inside};
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 
@@ -23,15 +23,15 @@ fn a_closed_interface_sends_what_is_its_own_and_nothing_that_is_forwarded() {
         lab.ip(name, &format!("route add default via 10.78.{net}.1"));
         lab.ip(name, &format!("-6 route add default via fd78:{net}::1"));
     }
-    let pings =
-        |from: &str, to: &str| lab.try_output(from, &format!("ping -n -c 1 -i 0.2 -W 1 {to}")).0;
-    let forwards = || pings("a", "10.78.2.2") || pings("a", "fd78:2::2");
-    assert!(pings("a", "10.78.2.2") && pings("a", "fd78:2::2"), "the kernel forwards");
+    let reaches = |from, to| common::reaches(&lab, from, to);
+    let pings = |to| common::pings(&lab, "a", to);
+    let forwards = || pings("10.78.2.2") || pings("fd78:2::2");
+    assert!(reaches("a", "10.78.2.2") && reaches("a", "fd78:2::2"), "the kernel forwards");
 
     inside(&lab, "r", || gate::close("rb")).unwrap();
     assert!(!forwards(), "closed");
-    assert!(pings("r", "10.78.2.2") && pings("r", "fd78:2::2"), "its own packets leave");
-    assert!(pings("b", "10.78.1.1") && pings("b", "fd78:1::1"), "so do its answers");
+    assert!(reaches("r", "10.78.2.2") && reaches("r", "fd78:2::2"), "its own packets leave");
+    assert!(reaches("b", "10.78.1.1") && reaches("b", "fd78:1::1"), "so do its answers");
     // Closing again, and a guard that comes and goes, leave it closed.
     inside(&lab, "r", || gate::close("rb")).unwrap();
     let (heart, _pulse) = beating(2000);

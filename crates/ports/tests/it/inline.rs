@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestNet, available, beating, eventually, inside, pings, routed};
+use crate::common::{TestNet, available, beating, eventually, inside, pings, reaches, routed};
 use evenkeel_core::Nanos;
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use evenkeel_ports::inline::{Bridged, Inline, InlinePort, PairNames, Side};
@@ -132,7 +132,7 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
             ("b", "10.77.2.1"),
             ("b", "fd77:2::1"),
         ] {
-            assert!(pings(&lab, from, to), "{from} to {to}");
+            assert!(reaches(&lab, from, to), "{from} to {to}");
         }
         let after = [&passing.out, &passing.inward].map(|count| count.load(Ordering::Relaxed));
         assert!(after[0] >= before[0] + 5 && after[1] >= before[1] + 5, "{before:?} {after:?}");
@@ -169,7 +169,7 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
         // A process that hangs is passed by.
         passing.hangs.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(250));
-        assert!(pings(&lab, "a", "10.77.2.2"), "the kernel passes by a router that hangs");
+        assert!(reaches(&lab, "a", "10.77.2.2"), "the kernel passes by a router that hangs");
         passing.hangs.store(false, Ordering::Relaxed);
         eventually("the router taking over again", || {
             let before = passing.inward.load(Ordering::Relaxed);
@@ -181,7 +181,7 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
     let [received, sent, segments, sent_segments] = *passing.balance.lock().unwrap();
     assert!(segments > 10_000, "{segments}");
     assert_eq!((received, segments), (sent, sent_segments), "bytes and segments balance");
-    assert!(pings(&lab, "a", "10.77.2.2"), "forwarding goes on afterwards");
+    assert!(reaches(&lab, "a", "10.77.2.2"), "forwarding goes on afterwards");
     assert!(!lab.output("r", "ip -br link").contains("ek"), "the pair is gone");
 }
 

@@ -9,3 +9,4 @@ mod guard;
 mod inline;
 mod offload;
 mod segments;
+mod time_namespace;

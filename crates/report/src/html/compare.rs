@@ -1,6 +1,6 @@
 //! The page on one scenario in several worlds and seeds.
 
-mod results;
+pub(super) mod results;
 
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
@@ -78,7 +78,7 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
 /// How the curves of a world are drawn, by its place.
 const STYLES: [&str; 3] = ["", " dashed", " dotted"];
 
-fn line_mark(index: usize, world: usize) -> String {
+pub(super) fn line_mark(index: usize, world: usize) -> String {
     let series = index % SERIES;
     let dot = if world == 0 { String::new() } else { marker(index, 15.0, 6.0) };
     let band = if world == 0 {
@@ -106,19 +106,25 @@ fn legend(comparison: &Comparison, names: &[String], published: bool) -> Vec<Leg
 }
 
 /// One panel: for each series and world a curve.
-struct Panel<'a> {
-    title: &'a str,
-    unit: &'a str,
-    text: fn(f64) -> String,
-    log_from: Option<f64>,
-    names: &'a [String],
+pub(super) struct Panel<'a> {
+    pub(super) title: &'a str,
+    pub(super) unit: &'a str,
+    pub(super) text: fn(f64) -> String,
+    pub(super) log_from: Option<f64>,
+    pub(super) names: &'a [String],
     /// By series, then by world.
-    curves: Vec<Vec<Curve>>,
-    marks: Vec<Mark>,
+    pub(super) curves: Vec<Vec<Curve>>,
+    pub(super) marks: Vec<Mark>,
 }
 
 impl Panel<'_> {
-    fn draw(&self, comparison: &Comparison, width: f64, height: f64, named_axis: bool) -> String {
+    pub(super) fn draw(
+        &self,
+        comparison: &Comparison,
+        width: f64,
+        height: f64,
+        named_axis: bool,
+    ) -> String {
         let all = || self.curves.iter().flatten().flatten().filter_map(|(_, estimate)| *estimate);
         let values: Vec<f64> = all()
             .map(|e| if self.log_from.is_some() { e.mean } else { e.mean + e.half.unwrap_or(0.0) })
@@ -148,7 +154,11 @@ impl Panel<'_> {
                     index,
                     style: STYLES[world.min(2)],
                     markers: world > 0,
-                    hover: format!("{}, {}", self.names[index], comparison.worlds[world].label),
+                    // Where series are runs there is nothing more to say.
+                    hover: match worlds.as_slice() {
+                        [_] => self.names[index].clone(),
+                        _ => format!("{}, {}", self.names[index], comparison.worlds[world].label),
+                    },
                     points: curve
                         .iter()
                         .map(|(t_s, e)| (*t_s, e.map(|e| (e.mean, e.half.unwrap_or(0.0)))))
@@ -251,16 +261,20 @@ fn figure_of(
     figures.figure(&panels, &entries, 2, caption)
 }
 
-fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
-    let published = comparison.published();
-    let mut html = String::from("<section>\n<h2>Figures</h2>\n");
-    let most = comparison.worlds.iter().map(|world| world.results.len()).max().unwrap_or(0);
-    let band = if most > 1 {
+/// What bands are, if there are any.
+pub(super) fn band_remark(comparison: &Comparison) -> &'static str {
+    if comparison.worlds.iter().any(|world| world.results.len() > 1) {
         " Bands are 95 % confidence intervals of the mean over seeds (Student); where none is seen \
          it is narrower than the line."
     } else {
         ""
-    };
+    }
+}
+
+fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
+    let published = comparison.published();
+    let mut html = String::from("<section>\n<h2>Figures</h2>\n");
+    let band = band_remark(comparison);
     let scaled = if comparison.worlds.iter().any(|world| (world.time_scale - 1.0).abs() > 1e-9) {
         " Runs with scaled times are stretched to the scenario’s time axis."
     } else {
@@ -412,7 +426,7 @@ fn waits_by_step(world: &WorldResults, (router, link): (&str, &str), class: &str
     curve
 }
 
-fn curves_of(
+pub(super) fn curves_of(
     comparison: &Comparison,
     quantity: &Quantity,
     router: &str,

@@ -5,6 +5,7 @@
 //! signs: nothing is said by colour alone.
 
 mod admission;
+mod beside;
 mod chart;
 mod compare;
 mod curves;
@@ -25,6 +26,7 @@ use crate::judge::{self, Judgement};
 use crate::numbers::plain;
 use crate::run::{FlowRow, Run, StepMark, Topology};
 use crate::slug::slug;
+pub use beside::beside;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
 use figures::Figures;
@@ -98,6 +100,7 @@ impl Report {
         let mut body = self.head();
         body += &self.setup(&mut figures);
         body += &measurements::section(&self.runs, &mut figures);
+        body += &self.runs.iter().map(tables::flows).collect::<String>();
         body += &self.expectations();
         body += &format!(
             "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, \

@@ -259,6 +259,13 @@ pub(super) fn panels(
             html += &format!("<h3 style=\"margin:0 0 -4px\">{}</h3>", escape(&run.name));
         }
     }
+    // What nobody measured here has no panel.
+    let told = |quantity: &&Quantity| {
+        let here = |s: &&Sample| s.router == router && s.link == link;
+        let mut samples = runs.iter().flat_map(|run| &run.samples).filter(here);
+        samples.any(|sample| (quantity.value)(sample).is_some())
+    };
+    let quantities: Vec<&Quantity> = quantities.iter().filter(told).collect();
     let mut cut = false;
     for (place, quantity) in quantities.iter().enumerate() {
         let lowest = place + columns.div_ceil(runs.len().max(1)) >= quantities.len();
@@ -288,20 +295,28 @@ fn panel(
     classes: &[&str],
     canvas: &Canvas<'_>,
 ) -> String {
-    let lines: Vec<Line> = classes
-        .iter()
-        .enumerate()
-        .map(|(index, class)| Line {
-            index,
-            points: samples
-                .iter()
-                .filter(|s| s.class == *class)
-                .map(|s| (s.t_s - s.window_s / 2.0, (quantity.value)(s)))
-                .collect(),
-        })
-        .filter(|line| !line.points.is_empty())
-        .collect();
+    // Steps of one window each are experiments of their own: levels, which nothing joins.
+    let apart = run.steps.len() > 1 && windows(samples) <= run.steps.len();
+    let points = |s: &Sample| {
+        let value = (quantity.value)(s);
+        let (from, to) = (s.t_s - s.window_s, s.t_s);
+        let middle = (from + to) / 2.0;
+        if apart { vec![(from, value), (to, value), (to, None)] } else { vec![(middle, value)] }
+    };
+    let line = |(index, class): (usize, &&str)| Line {
+        index,
+        points: samples.iter().filter(|s| s.class == *class).flat_map(points).collect(),
+    };
+    let lines = classes.iter().enumerate().map(line);
+    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
     canvas.lines(quantity.title, quantity.unit, scale, &lines, &hovers(run, samples, quantity))
+}
+
+/// How many windows there are.
+fn windows(samples: &[Sample]) -> usize {
+    let mut ends: Vec<f64> = samples.iter().map(|sample| sample.t_s).collect();
+    ends.dedup();
+    ends.len()
 }
 
 /// One per window: the values of all classes.
@@ -404,5 +419,35 @@ pub(super) fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
         settle_s: run.settle_s,
         steps: &run.steps,
         axis: Some(TIME),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn drawn(run: &Run) -> String {
+        let runs = std::slice::from_ref(run);
+        panels(runs, &QUANTITIES, ("r1", "sink"), &classes(runs)).0
+    }
+
+    #[test]
+    fn steps_of_one_window_are_levels_and_what_nobody_measured_has_no_panel() {
+        let mut run = fixture::two_steps();
+        // Each line is one piece.
+        let sent = |html: &str| {
+            let (_, sent) = html.split_once(">Sent").expect("it has a panel");
+            let (_, path) = sent.split_once("class=\"line l0\" d=\"").expect("a line");
+            path.split_once('"').expect("it ends").0.matches('M').count()
+        };
+        assert_eq!(sent(&drawn(&run)), 1);
+        run.samples.retain(|sample| [1.0, 5.0].contains(&sample.t_s));
+        assert_eq!(sent(&drawn(&run)), 2, "one for each step");
+        assert!(drawn(&run).contains("Mean transit delay"));
+        for sample in &mut run.samples {
+            sample.transit.count = 0;
+        }
+        assert!(!drawn(&run).contains("Mean transit delay"));
     }
 }

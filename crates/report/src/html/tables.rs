@@ -2,6 +2,8 @@
 
 use super::chart::SERIES;
 use super::text::escape;
+use crate::bootstrap::Interval;
+use crate::flow_stats::flow_stats;
 use crate::judge::{Judgement, Verdict};
 use crate::numbers::{grouped, measured, micros, plain};
 use crate::run::{Parameter, Run};
@@ -216,10 +218,50 @@ pub(super) fn calls(runs: &[Run]) -> String {
     )
 }
 
+/// The flows of a run by their traffic; nothing where nobody followed them.
+pub(super) fn flows(run: &Run) -> String {
+    let all = flow_stats(run);
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut rows = String::new();
+    for stats in &all {
+        let (asked, done) = stats.done;
+        let done = if asked == 0 { "–".to_owned() } else { format!("{done} of {asked}") };
+        let mut cells = vec![stats.flows.to_string(), done];
+        cells.extend(stats.fct_s.map(|fct| with_ends(fct, |seconds| micros(seconds * 1e6))));
+        cells.push(with_ends(stats.goodput_bps, |bps| format!("{:.3}", bps / 1e6)));
+        let cells: String =
+            cells.iter().map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+        rows += &format!("<tr><td>{}</td>{cells}</tr>", escape(&stats.traffic));
+    }
+    let of = if run.name.is_empty() { String::new() } else { format!(" of {}", escape(&run.name)) };
+    format!(
+        "<section>\n<h2>Flows{of}</h2>\n<p>Completion times in ms, goodput of a flow in Mbit/s; \
+         95 % intervals by bootstrap over the flows of this run.</p>\n<div \
+         class=\"scroll\"><table><thead><tr><th>traffic</th><th class=\"n\">flows</th><th \
+         class=\"n\">done</th><th class=\"n\">median</th><th class=\"n\">95 %</th><th \
+         class=\"n\">99 %</th><th class=\"n\">goodput</th></tr></thead>\
+         <tbody>{rows}</tbody></table></div>\n</section>\n"
+    )
+}
+
+/// `12.3 (11.8 to 14.1)`; what flows that were not done decide has no number.
+fn with_ends(interval: Option<Interval>, text: impl Fn(f64) -> String) -> String {
+    let text = |value: f64| if value.is_finite() { text(value) } else { "not done".to_owned() };
+    interval.map_or("–".to_owned(), |Interval { value, ends }| match ends {
+        Some([low, high]) => {
+            let ends = format!("({} to {})", text(low), text(high));
+            format!("{} <span class=\"ci\">{ends}</span>", text(value))
+        }
+        None => text(value),
+    })
+}
+
 /// A verdict with a sign, so that colour is not needed to read it.
 pub(super) fn badge(verdict: Verdict) -> String {
     let (class, sign) = match verdict {
-        Verdict::Holds | Verdict::FailsWithout => ("good", "✓"),
+        Verdict::Holds | Verdict::FailsWithout | Verdict::UnmeasuredWithout => ("good", "✓"),
         Verdict::Fails | Verdict::HoldsWithout => ("bad", "✗"),
         Verdict::Undecided => ("bad", "?"),
         Verdict::NotReproduced | Verdict::ReproducedAfterAll => ("open", "○"),

@@ -1,6 +1,7 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
 use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::{Scheduler, Treated};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
@@ -41,13 +42,15 @@ impl Pipeline {
     #[inline(always)] // or the packet is copied once more
     pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
         self.agenda.touch(port);
+        if let Some(behind) = &self.ports[port].behind
+            && queued.subscriber == UNKNOWN
+        {
+            queued.subscriber = behind.place_of(&queued.flow, self.pool.bytes(&queued.frame));
+        }
         if self.watching.is_some() {
             self.watch_queued(port, &queued, at);
         }
         let slot = &mut self.ports[port];
-        if let Some(behind) = &slot.behind {
-            queued.subscriber = behind.place_of(&queued.flow);
-        }
         slot.busiest.see(&queued);
         let room = slot.room.saturating_sub(slot.tx.len());
         if let Some(treated) = slot.link.pass(at, &queued, room) {
@@ -96,7 +99,8 @@ impl Pipeline {
         }
         let slot = &mut self.ports[to];
         let wire_len = wire_len_of(slot.link.framing(), &queued.frame).0 as u32;
-        let queued = QueuedPacket { wire_len, port: PortIndex(to as u16), ..queued };
+        let queued =
+            QueuedPacket { wire_len, subscriber: UNKNOWN, port: PortIndex(to as u16), ..queued };
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
         let _ = self.enter(to, queued, at);

@@ -2,6 +2,7 @@
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::frame::Headers;
 use evenkeel_net::{checksum, rewrite};
@@ -41,6 +42,7 @@ impl Pipeline {
             mtu: out_mtu,
             flow: &flow,
             flow_hash: meta.flow_hash,
+            subscriber: UNKNOWN,
             class: meta.class,
             pin: Pin { next_hop: 0, ttl: headers.ttl },
             cluster: None,

@@ -45,6 +45,7 @@ impl Pipeline {
                 let (link, mut egress) = self.outgoing(at);
                 link.set(now, change, &mut egress)?;
                 self.settings.links[at] = wanted;
+                self.tell(now, at);
                 Ok(())
             }
             LinkChange::Control(_)

@@ -45,6 +45,8 @@ pub(super) struct ResolvedHop<'a> {
     pub(super) flow: &'a PackedFlow,
     pub(super) flow_hash: u64,
     pub(super) class: Class,
+    /// Whose it is, as far as the frame says it that it came in.
+    pub(super) subscriber: u32,
     pub(super) pin: Pin,
     /// The link of the cluster that it takes, if it is one of those.
     pub(super) cluster: Option<u16>,
@@ -251,6 +253,7 @@ impl Pipeline {
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
         let flow = &meta.flow;
         let (from, originated) = (packet.port, packet.originated);
+        let subscriber = self.subscriber_before(port.index(), &packet.frame);
         let hop = |mac| ResolvedHop {
             port: port.index(),
             mac,
@@ -258,6 +261,7 @@ impl Pipeline {
             flow,
             flow_hash,
             class,
+            subscriber,
             pin,
             cluster,
             originated,

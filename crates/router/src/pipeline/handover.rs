@@ -83,9 +83,9 @@ impl Translate<QueuedPacket> for Translator<'_> {
 
 /// Takes the frames that leave a link while it takes over: the pool is in use for those that stay.
 #[derive(Default)]
-struct HandoverSink {
-    sent: VecDeque<QueuedPacket>,
-    dropped: Vec<Frame>,
+pub(super) struct HandoverSink {
+    pub(super) sent: VecDeque<QueuedPacket>,
+    pub(super) dropped: Vec<Frame>,
 }
 
 impl LinkSink<QueuedPacket> for HandoverSink {
@@ -203,7 +203,7 @@ impl Pipeline {
 
     /// Takes the packets that wait for neighbours, with their new ports. Those of a port that is no
     /// more are dropped; `pool` holds their frames if it stays.
-    fn drain_waiting(
+    pub(super) fn drain_waiting(
         &mut self,
         new_ports: &[Option<usize>],
         mut pool: Option<&mut FramePool>,
@@ -225,7 +225,7 @@ impl Pipeline {
     }
 
     /// The class of this name; the first one if there is none.
-    fn class_called(&self, name: &str) -> Class {
+    pub(super) fn class_called(&self, name: &str) -> Class {
         let at = self.settings.class_names.iter().position(|known| known == name);
         Class(at.unwrap_or(0) as u16)
     }
@@ -376,7 +376,7 @@ impl Pipeline {
     }
 
     /// Has the next round look at the port. If it has gone down meanwhile, nothing can wait for it.
-    fn settle(&mut self, now: Nanos, at: usize) {
+    pub(super) fn settle(&mut self, now: Nanos, at: usize) {
         self.agenda.touch(at);
         let slot = &mut self.ports[at];
         while slot.tx.len() > TX_QUEUE

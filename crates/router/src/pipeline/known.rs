@@ -6,7 +6,6 @@
 //! nothing changed; what both ways do to a packet, a test holds to each other.
 
 use evenkeel_core::admit::Pin;
-use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_net::{PortIndex, frame, rewrite};
 
 use super::Pipeline;
@@ -28,23 +27,26 @@ impl Pipeline {
         mut packet: UnroutedPacket,
         probe: &Probe,
     ) -> Result<(), UnroutedPacket> {
-        let from = &mut self.ports[packet.port.index()];
-        let bytes = self.pool.bytes_mut(&packet.frame);
-        let Some((destination, source)) = frame::station_bits(bytes) else { return Err(packet) };
+        let stations = frame::station_bits(self.pool.bytes(&packet.frame));
+        let Some((destination, source)) = stations else { return Err(packet) };
+        let from = &self.ports[packet.port.index()];
         let expected = from.up && from.peer.is_none() && destination == from.mac.bits();
         if !expected || self.addresses.is_port(source) {
             return Err(packet);
         }
         let Some(known) = self.flow_cache.known(probe) else { return Err(packet) };
+        let subscriber = self.subscriber_before(known.way.port.into(), &packet.frame);
+        let bytes = self.pool.bytes_mut(&packet.frame);
         if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
             return Err(packet);
         }
-        from.count.rx_packets += 1;
-        from.count.rx_segments += 1;
-        from.count.rx_bytes += packet.frame.len() as u64;
-        from.count.forwarded += 1;
+        let count = &mut self.ports[packet.port.index()].count;
+        count.rx_packets += 1;
+        count.rx_segments += 1;
+        count.rx_bytes += packet.frame.len() as u64;
+        count.forwarded += 1;
         self.pool.trim(&mut packet.frame, frame_len(probe));
-        self.enqueue_known(packet, probe, &known);
+        self.enqueue_known(packet, probe, &known, subscriber);
         Ok(())
     }
 
@@ -74,6 +76,7 @@ impl Pipeline {
             self.meter.stage(Stage::Judge);
         }
         self.pool.trim(&mut packet.frame, frame_len(probe));
+        let subscriber = self.subscriber_before(way.port.into(), &packet.frame);
         let bytes = self.pool.bytes_mut(&packet.frame);
         if let Err(reason) = rewrite::forward_usual(bytes, &way.stations) {
             return self.drop(packet, reason);
@@ -81,11 +84,17 @@ impl Pipeline {
         self.meter.stage(Stage::Route);
         self.meter.handed_on();
         self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue_known(packet, probe, known);
+        self.enqueue_known(packet, probe, known, subscriber);
     }
 
     #[inline(always)] // or it is a call, and the packet is copied once more
-    fn enqueue_known(&mut self, packet: UnroutedPacket, probe: &Probe, known: &Known) {
+    fn enqueue_known(
+        &mut self,
+        packet: UnroutedPacket,
+        probe: &Probe,
+        known: &Known,
+        subscriber: u32,
+    ) {
         let link = self.ports[usize::from(known.way.port)].link_at;
         let framing = self.ports[link].link.framing();
         let queued = QueuedPacket {
@@ -95,7 +104,7 @@ impl Pipeline {
             arrival: packet.arrival,
             ip_len: probe.ip_len.into(),
             wire_len: framing.of(probe.ip_len.into()).0 as u32,
-            subscriber: UNKNOWN,
+            subscriber,
             class: known.class,
             port: PortIndex(known.way.port),
             ecn: probe.ecn,

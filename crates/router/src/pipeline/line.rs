@@ -53,7 +53,8 @@ impl Line {
             && let Some(own) = stamps.own
         {
             let far = stamps.flow.destination;
-            let stamp = self.stamp(&stamps, own, far);
+            let stamp =
+                Stamp { number: stamps.end, data: stamps.data, ..self.stamp(&stamps, own, far) };
             self.trips.sent(at, stamp, self.bytes);
         }
         self.bytes += u64::from(wire_len);
@@ -63,12 +64,12 @@ impl Line {
     fn arrives(&mut self, at: Nanos, frame: &[u8]) -> Option<RoundTrip> {
         let stamps = Stamps::of(frame)?;
         let stamp = self.stamp(&stamps, stamps.echo?, stamps.flow.source);
-        self.trips.came(at, stamp)
+        self.trips.came(at, Stamp { number: stamps.acknowledged, ..stamp })
     }
 
     fn stamp(&self, stamps: &Stamps, value: u32, far: std::net::IpAddr) -> Stamp {
         let flow = self.hasher.hash(&stamps.both_ways());
-        Stamp { flow, host: self.hasher.hash(&Stamps::host(far)), value }
+        Stamp { flow, host: self.hasher.hash(&Stamps::host(far)), value, number: None, data: 0 }
     }
 }
 
@@ -126,7 +127,8 @@ impl PortSlot {
             .map(|meter| meter.counts.in_bytes.0 + meter.counts.in_segments * overhead)
             .sum::<u64>();
         let left = Bytes(self.line.as_ref().map_or(0, |line| line.bytes));
-        Did { idle: self.link.idle_time(now), offered: Bytes(offered), left }
+        let idle = self.link.idle_time(now);
+        Did { idle, offered: Bytes(offered), left, line_idle: idle }
     }
 
     /// What its link follows, as the user sees it.
@@ -176,13 +178,12 @@ impl Pipeline {
             if slot.link.config().rate != core.rate {
                 self.set_line_rate(now, at, core);
             }
-            let slot = &mut self.ports[at];
             if let (Some(control), Some(line), Some(rate)) = (wanted, line, core.rate) {
-                let (did, way) =
-                    (slot.did(now, classes), if line == at { Way::Out } else { Way::In });
+                let way = if line == at { Way::Out } else { Way::In };
+                let did = self.did(now, at, line, classes);
                 // The parser has checked what it checks.
                 let law = Follow::new(control.law, way, control.on, now, rate, did).ok();
-                slot.follow = law
+                self.ports[at].follow = law
                     .map(|law| Box::new(Follower { law, line, rose: None, kind: None, told: now }));
             }
             self.agenda.touch(at);
@@ -254,7 +255,8 @@ impl Pipeline {
             }
             let (link, mut egress) = self.outgoing(at);
             link.advance(now, &mut egress);
-            let did = self.ports[at].did(now, self.settings.class_names.len());
+            let Some(follower) = &self.ports[at].follow else { continue };
+            let did = self.did(now, at, follower.line, self.settings.class_names.len());
             let Some(follower) = &mut self.ports[at].follow else { continue };
             let step = follower.law.run(now, did);
             let on = follower.law.is_on();
@@ -270,6 +272,12 @@ impl Pipeline {
         self.note_due();
     }
 
+    /// What the link of a port has done, and what was sent into the line that it follows.
+    fn did(&self, now: Nanos, at: usize, line: usize, classes: usize) -> Did {
+        let line_idle = self.ports[line].link.idle_time(now);
+        Did { line_idle, ..self.ports[at].did(now, classes) }
+    }
+
     /// Gives a link another rate than the configured one, or that one again.
     fn set_line_rate(&mut self, now: Nanos, at: usize, core: Core) {
         let (link, mut egress) = self.outgoing(at);
@@ -278,6 +286,7 @@ impl Pipeline {
         if let Some(fairdrop) = &mut self.fairdrop {
             let _ = fairdrop.set_rate(now, at, core.rate);
         }
+        self.tell(now, at);
     }
 
     /// When a rate may change next.

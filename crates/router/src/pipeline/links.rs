@@ -187,6 +187,7 @@ impl Pipeline {
         if !control_stays {
             self.follow_lines(now);
         }
+        self.tell(now, at);
         Ok(())
     }
 

@@ -45,6 +45,7 @@ mod admission;
 mod admit;
 mod agenda;
 mod ahead;
+mod audit;
 mod balance;
 mod balancer;
 mod busiest;
@@ -70,6 +71,7 @@ mod neighbours;
 mod packet;
 mod parsed;
 mod parts;
+mod pass_on;
 mod pinning;
 mod port;
 mod receive;
@@ -333,11 +335,12 @@ impl Pipeline {
     ) -> Result<Self, CommandError> {
         let settings = Settings::new(config, disciplines, shares);
         let section = &config.router;
-        let seed = settings.seed;
+        let (seed, classes) = (settings.seed, settings.classes().len() as u16);
         let mut ports = Vec::with_capacity(config.ports.len());
         for (at, (port, link)) in config.ports.iter().zip(&config.links).enumerate() {
             let mut slot = settings.port(at, port, section.icmp_per_second)?;
             slot.start_control(now, link);
+            slot.tell(now, link, settings.shares.is_some(), classes);
             slot.peer = config.peer_of(at);
             slot.link_at = config.link_of(at);
             ports.push(slot);

@@ -90,7 +90,10 @@ impl Pipeline {
         };
         let answer =
             UnroutedPacket { frame, arrival: at, order: 0, port: packet.port, originated: true };
+        // What happens to the answer did not happen to the packet.
+        let passing = self.take_passing();
         self.route(answer, at);
+        self.set_passing(passing);
     }
 
     /// Leaves a packet to the kernel, which has its own copy of the frame. From a port past the

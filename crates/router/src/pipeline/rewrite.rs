@@ -1,7 +1,6 @@
 //! Rewriting a packet for its next hop, and handing it to its link.
 
 use evenkeel_core::admit::Pin;
-use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::Headers;
@@ -113,7 +112,7 @@ impl Pipeline {
             arrival,
             ip_len,
             wire_len,
-            subscriber: UNKNOWN,
+            subscriber: hop.subscriber,
             class: hop.class,
             port: PortIndex(hop.port as u16),
             originated: hop.originated,

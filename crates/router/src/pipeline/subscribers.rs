@@ -1,43 +1,170 @@
 //! Whose a packet is, and what is counted of subscribers.
 //!
-//! One look-up per packet, by the longest prefix: of the destination on the link towards the
-//! subscribers, of the source on the one away from them. What matches nobody is `unknown`.
+//! By what its frame says below the addresses, where the list has such keys: the session of PPPoE,
+//! the VLANs, the station at the subscriber's end, in this order. Else by the longest prefix. On
+//! the link towards the subscribers station and address are those of the destination, on the one
+//! away from them those of the source; a routed frame is asked for them before it is made anew.
+//! What matches nobody is `unknown`.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_config::subscribers::{Role, SubscriberTree, name_of};
+use evenkeel_core::L2Key;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::tree::{LINK, NodeState, UNKNOWN};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
+use evenkeel_net::access::Access;
+use evenkeel_net::hash::SeededState;
 use evenkeel_net::prefix_map::PrefixMap;
+use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::packet::QueuedPacket;
+use super::port::PortSlot;
 use crate::command::NodeQuery;
 use crate::error::CommandError;
-use crate::snapshot::NodeSnapshot;
+use crate::snapshot::{BranchSnapshot, NodeSnapshot, TreeSnapshot};
 
-/// Subscribers by prefix.
-pub(crate) type Directory = PrefixMap<u32>;
+/// Subscribers by what their packets are found by.
+#[derive(Default)]
+pub(crate) struct Directory {
+    prefixes: PrefixMap<u32>,
+    l2: ByL2,
+}
+
+/// Subscribers by keys of layer two.
+struct ByL2 {
+    places: HashMap<L2Key, u32, SeededState>,
+    /// Which kinds of keys there are: nobody is looked for by others.
+    sessions: bool,
+    vlans: bool,
+    stations: bool,
+}
+
+impl Default for ByL2 {
+    fn default() -> Self {
+        // Keys come from the list, and only questions from packets: no seed need be secret.
+        let places = HashMap::with_hasher(SeededState::new(0));
+        Self { places, sessions: false, vlans: false, stations: false }
+    }
+}
+
+impl ByL2 {
+    fn insert(&mut self, key: L2Key, place: u32) {
+        *match key {
+            L2Key::Session { .. } => &mut self.sessions,
+            L2Key::Vlan { .. } => &mut self.vlans,
+            L2Key::Station(_) => &mut self.stations,
+        } = true;
+        self.places.insert(key, place);
+    }
+
+    /// Whose a frame is; `down`: it is on its way towards the subscribers.
+    fn find(&self, access: &Access, down: bool) -> Option<u32> {
+        let station = if down { access.destination } else { access.source };
+        let of = |key: L2Key| self.places.get(&key).copied();
+        let session = || {
+            let id = access.session.filter(|_| self.sessions)?;
+            of(L2Key::Session { id, station: Some(station) })
+                .or_else(|| of(L2Key::Session { id, station: None }))
+        };
+        let vlan = || {
+            let [outer, inner] = access.vlans;
+            if !self.vlans || outer == 0 {
+                return None;
+            }
+            let pair = (inner != 0).then_some(L2Key::Vlan { outer, inner: Some(inner) });
+            pair.and_then(of).or_else(|| of(L2Key::Vlan { outer, inner: None }))
+        };
+        let by_station = || self.stations.then(|| of(L2Key::Station(station))).flatten();
+        session().or_else(vlan).or_else(by_station)
+    }
+}
+
+/// A packet of nobody.
+#[derive(Clone, Copy)]
+struct Stranger {
+    /// `None`: it was not of IP.
+    address: Option<IpAddr>,
+    /// What else it could have been found by.
+    access: Option<Access>,
+}
+
+impl Stranger {
+    /// What of it the list could name.
+    fn said(&self, l2: &ByL2, down: bool) -> Option<String> {
+        let mut words = Vec::new();
+        words.extend(self.address.map(|address| address.to_string()));
+        if let Some(access) = self.access {
+            if l2.sessions {
+                words.extend(access.session.map(|id| format!("session {id}")));
+            }
+            let tags = access.vlans.iter().filter(|vlan| l2.vlans && **vlan != 0);
+            let tags: Vec<String> = tags.map(u16::to_string).collect();
+            if !tags.is_empty() {
+                words.push(format!("VLAN {}", tags.join(".")));
+            }
+            if l2.stations {
+                let station = if down { access.destination } else { access.source };
+                words.push(format!("station {station}"));
+            }
+        }
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
 
 /// Nodes that are told at once: each costs the worker time.
 const MOST_TOLD: usize = 1_024;
 
+/// Nodes whose counters are told with those of their link.
+const MOST_BRANCHES: usize = 256;
+
 /// Who is behind a link.
 #[derive(Clone)]
 pub(super) struct Behind {
-    directory: Arc<Directory>,
+    known: Known,
     /// The link leads towards them.
     down: bool,
+    /// The latest packet that was nobody's.
+    stranger: Cell<Option<Stranger>>,
 }
 
 impl Behind {
-    /// The place of the subscriber whose packet it is.
+    /// The place of the subscriber whose packet it is, as its frame leaves.
     #[inline]
-    pub(super) fn place_of(&self, flow: &PackedFlow) -> u32 {
+    pub(super) fn place_of(&self, flow: &PackedFlow, frame: &[u8]) -> u32 {
+        let Directory { prefixes, l2 } = &*self.known.directory;
+        let access = (!l2.places.is_empty()).then(|| Access::of(frame)).flatten();
+        if let Some(place) = access.as_ref().and_then(|access| l2.find(access, self.down)) {
+            return place;
+        }
         let flow = flow.unpack();
         let address = if self.down { flow.destination } else { flow.source };
-        self.directory.longest(address).copied().unwrap_or(UNKNOWN)
+        prefixes.longest(address).copied().unwrap_or_else(|| {
+            let address = Some(address).filter(|address| !address.is_unspecified());
+            self.stranger.set(Some(Stranger { address, access }));
+            UNKNOWN
+        })
+    }
+
+    /// The same as far as the frame of a packet says it before it is routed, which makes the frame
+    /// anew: by the station that has sent it. [`UNKNOWN`]: it does not.
+    #[inline]
+    pub(super) fn place_before(&self, frame: &[u8]) -> u32 {
+        let l2 = &self.known.directory.l2;
+        if self.down || !l2.stations {
+            return UNKNOWN;
+        }
+        let found = Access::of(frame).and_then(|access| l2.find(&access, self.down));
+        found.unwrap_or(UNKNOWN)
+    }
+
+    /// The name of whoever has a place.
+    pub(super) fn name_of(&self, place: u32) -> &str {
+        name_of(&self.known.tree, place)
     }
 }
 
@@ -46,7 +173,10 @@ pub(super) fn directory_of(tree: &SubscriberTree) -> Directory {
     let mut directory = Directory::default();
     for (entry, place) in tree.list.entries.iter().zip(tree.places()) {
         for prefix in &entry.prefixes {
-            directory.insert(*prefix, *place);
+            directory.prefixes.insert(*prefix, *place);
+        }
+        for key in &entry.l2 {
+            directory.l2.insert(*key, *place);
         }
     }
     directory
@@ -57,20 +187,41 @@ fn is_same(one: &SubscriberTree, other: &SubscriberTree) -> bool {
     std::ptr::eq(one.places(), other.places()) && Arc::ptr_eq(&one.list, &other.list)
 }
 
+/// A tree, and what is built of it beside.
+#[derive(Clone)]
+struct Known {
+    tree: SubscriberTree,
+    directory: Arc<Directory>,
+    /// The places of the nodes that subscribers are behind, in the order of the list.
+    inner: Arc<[u32]>,
+}
+
+impl Known {
+    fn new(tree: &SubscriberTree) -> Self {
+        let entries = tree.list.entries.iter().zip(tree.places());
+        let inner = entries.filter(|(entry, _)| entry.role == Role::Node);
+        Self {
+            directory: Arc::new(directory_of(tree)),
+            inner: inner.map(|(_, place)| *place).collect(),
+            tree: tree.clone(),
+        }
+    }
+}
+
 /// Trees with their directories, as they were built beside.
 #[derive(Clone, Default)]
-pub(crate) struct Directories(Vec<(SubscriberTree, Arc<Directory>)>);
+pub(crate) struct Directories(Vec<Known>);
 
 impl Directories {
     /// Those of `trees`: of `present` where they are the same, else built.
     pub(super) fn of(trees: &[SubscriberTree], present: &Self) -> Self {
         let build = |tree: &SubscriberTree| {
-            let known = present.0.iter().find(|(known, _)| is_same(known, tree));
-            let directory = known.map_or_else(
-                || Arc::new(directory_of(tree)),
-                |(_, directory)| Arc::clone(directory),
-            );
-            (tree.clone(), directory)
+            let known = present.0.iter().find(|known| is_same(&known.tree, tree));
+            // The section may be another one.
+            known.map_or_else(
+                || Known::new(tree),
+                |known| Known { tree: tree.clone(), ..known.clone() },
+            )
         };
         Self(trees.iter().map(build).collect())
     }
@@ -78,19 +229,27 @@ impl Directories {
     /// Whether these are what [`of`](Self::of) would give.
     pub(super) fn are_of(&self, trees: &[SubscriberTree]) -> bool {
         self.0.len() == trees.len()
-            && self.0.iter().zip(trees).all(|((known, _), tree)| is_same(known, tree))
+            && self.0.iter().zip(trees).all(|(known, tree)| is_same(&known.tree, tree))
     }
 
     /// Who is behind the link of a port.
     fn behind(&self, port: &str) -> Option<Behind> {
-        self.0.iter().find_map(|(tree, directory)| {
-            let (_, down) = tree.plan_of(port)?;
-            Some(Behind { directory: Arc::clone(directory), down })
+        self.0.iter().find_map(|known| {
+            let (_, down) = known.tree.plan_of(port)?;
+            Some(Behind { known: known.clone(), down, stranger: Cell::new(None) })
         })
     }
 }
 
 impl Pipeline {
+    /// Whose a packet is, as far as its frame says it before it is made anew for the link of a
+    /// port.
+    #[inline]
+    pub(super) fn subscriber_before(&self, port: usize, frame: &Frame) -> u32 {
+        let behind = self.ports[self.ports[port].link_at].behind.as_ref();
+        behind.map_or(UNKNOWN, |behind| behind.place_before(self.pool.bytes(frame)))
+    }
+
     /// Packets belong to those of these directories from now on.
     pub(super) fn put_directories(&mut self, directories: Directories) {
         for slot in &mut self.ports {
@@ -106,15 +265,13 @@ impl Pipeline {
     /// Nobody has the name asked for.
     pub fn nodes(&self, query: &NodeQuery) -> Result<Vec<NodeSnapshot>, CommandError> {
         let mut told = Vec::new();
-        for (tree, _) in &self.settings.directories.0 {
+        for Known { tree, inner, .. } in &self.settings.directories.0 {
             let places: Vec<u32> = match query {
                 NodeQuery::Name(name) => {
                     tree.place(name).map(|place| tree.way_up(place)).unwrap_or_default()
                 }
                 NodeQuery::Inner => {
-                    let entries = tree.list.entries.iter().zip(tree.places());
-                    let inner = entries.filter(|(entry, _)| entry.role == Role::Node);
-                    let inner = inner.map(|(_, place)| *place).take(MOST_TOLD);
+                    let inner = inner.iter().copied().take(MOST_TOLD);
                     [LINK, UNKNOWN].into_iter().chain(inner).collect()
                 }
                 NodeQuery::From(at) => {
@@ -137,6 +294,10 @@ impl Pipeline {
                         subscriber: node.kind == evenkeel_core::schedule::tree::Kind::Leaf,
                         cap_bps: node.cap.or(rate.filter(|_| *place == LINK)).map(|cap| cap.0),
                         guarantee_bps: node.guarantee.0,
+                        found_by: match query {
+                            NodeQuery::Name(_) => tree.found_by(*place),
+                            NodeQuery::Inner | NodeQuery::From(_) => Vec::new(),
+                        },
                         ..NodeSnapshot::from(state)
                     });
                 }
@@ -168,6 +329,39 @@ impl Pipeline {
             _ => 0,
         };
         self.ports.iter().map(|slot| of(slot.link.scheduler())).collect()
+    }
+}
+
+impl PortSlot {
+    /// What is counted of subscribers on the link, but of each of them.
+    pub(super) fn tree_view(&self) -> Option<TreeSnapshot> {
+        let Behind { known, down, stranger } = self.behind.as_ref()?;
+        let Known { tree, inner, directory } = known;
+        let AnyScheduler::Tree(queues) = self.link.scheduler() else { return None };
+        let (plan, _) = tree.plan_of(&self.name)?;
+        let unknown = queues.node(UNKNOWN)?.meters;
+        let branch = |place: &u32| {
+            let NodeState { meters, busy, .. } = queues.node(*place)?;
+            let node = plan.nodes()[*place as usize];
+            Some(BranchSnapshot {
+                name: name_of(tree, *place).to_owned(),
+                parent: name_of(tree, node.parent).to_owned(),
+                cap_bps: node.cap.map(|cap| cap.0),
+                sent_packets: meters.sent_packets,
+                sent_bytes: meters.sent_bytes,
+                own_cap: meters.own_cap.into(),
+                busy: busy.into(),
+            })
+        };
+        Some(TreeSnapshot {
+            name: tree.section.name.clone(),
+            subscribers: (tree.list.entries.len() - inner.len()) as u64,
+            unknown_packets: unknown.sent_packets,
+            unknown_bytes: unknown.sent_bytes,
+            unknown_dropped: unknown.dropped(),
+            last_unknown: stranger.get().and_then(|one| one.said(&directory.l2, *down)),
+            nodes: inner.iter().take(MOST_BRANCHES).filter_map(branch).collect(),
+        })
     }
 }
 

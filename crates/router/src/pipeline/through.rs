@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Class, FlowKey, Nanos, Reason};
 use evenkeel_net::{MacAddr, checksum};
 
@@ -100,6 +101,7 @@ impl Pipeline {
             flow,
             flow_hash,
             class,
+            subscriber: UNKNOWN,
             pin: Pin { next_hop: 0, ttl },
             cluster: None,
             // Only the kernel's own leaves by a port that is routed otherwise.

@@ -122,8 +122,10 @@ impl PortSlot {
             queued: held.queued,
             calls: link.qostat().calls,
             lost_ns: link.lost_time().0,
+            audit: self.audit_view(class_names),
             admission: self.admission_view(),
             follow: self.follow_view(),
+            tree: self.tree_view(),
             classes: class_names
                 .iter()
                 .enumerate()

@@ -32,7 +32,7 @@ pub(super) struct Watching {
 
 /// A packet that is watched, between its port and its link.
 #[derive(Clone)]
-struct Passing {
+pub(super) struct Passing {
     flow: String,
     arrival: Nanos,
 }
@@ -195,10 +195,16 @@ impl Pipeline {
         }
     }
 
-    fn set_passing(&mut self, passing: Option<Passing>) {
+    pub(super) fn set_passing(&mut self, passing: Option<Passing>) {
         if let Some(watching) = &mut self.watching {
             watching.now = passing;
         }
+    }
+
+    /// The packet on its way, if it is watched, is not while something else passes: until it is
+    /// [set](Self::set_passing) again.
+    pub(super) fn take_passing(&mut self) -> Option<Passing> {
+        self.watching.as_mut()?.now.take()
     }
 
     /// The packet that is watched has come to a stage of its way at a port.
@@ -257,9 +263,12 @@ impl Pipeline {
         let own = scheduler.flow_backlog(&packet.flow.unpack(), packet.flow_hash).0;
         let waiting = scheduler.backlog().packets;
         let of_it = if own > 0 { format!(", {own} bytes of its flow") } else { String::new() };
+        let whose = self.ports[port].behind.as_ref().map_or_else(String::new, |behind| {
+            format!("of subscriber {}: ", behind.name_of(packet.subscriber))
+        });
         let text = match waiting {
-            0 => "nothing waits before it".to_owned(),
-            waiting => format!("{waiting} packets wait{of_it}"),
+            0 => format!("{whose}nothing waits before it"),
+            waiting => format!("{whose}{waiting} packets wait{of_it}"),
         };
         self.seen_at(port, at, Point::Queued, text, None, None);
     }

@@ -66,6 +66,10 @@ pub(crate) fn reverse_path_of(config: &RouterConfig, at: usize) -> ReversePath {
     if asked { bypass::reverse_path(&port.interface) } else { ReversePath::Off }
 }
 
+const IP_FORWARD: &str = "net.ipv4.ip_forward = 0, so nobody forwards when the router is gone \
+                          (`sysctl -w net.ipv4.ip_forward=1`, and the same line without the \
+                          command in /etc/sysctl.d, mend it)";
+
 fn found() -> io::Result<Vec<(Bypass, String)>> {
     let mut found: Vec<_> =
         bypass::chains()?.into_iter().map(|chain| (Bypass::Netfilter, chain)).collect();
@@ -75,7 +79,7 @@ fn found() -> io::Result<Vec<(Bypass, String)>> {
         found.push((Bypass::Xfrm, format!("{policies} polic{plural} of IPsec")));
     }
     if !bypass::kernel_forwards() {
-        found.push((Bypass::IpForward, "net.ipv4.ip_forward = 0".to_owned()));
+        found.push((Bypass::IpForward, IP_FORWARD.to_owned()));
     }
     Ok(found)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use evenkeel_config::{Attach, Io, Mode, PortConfig};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpPart};
-use evenkeel_ports::inline::{InlinePort, Side};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames, XdpPart};
+use evenkeel_ports::inline::{self, InlinePort, Side};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::wrap::{HandOver, LatePort, PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError};
@@ -19,6 +19,16 @@ use crate::worker::Worker;
 /// In mode `busy` one in so many frames has a stamp of the kernel's.
 const BUSY_STAMPS: u32 = 8;
 
+/// Which side of its interface an inline port is; `None`: it is routed.
+pub(super) const fn side_of(attach: Attach) -> Option<Side> {
+    match attach {
+        Attach::Route => None,
+        Attach::InlineWire => Some(Side::Wire),
+        Attach::InlineKernel | Attach::RouteKernel => Some(Side::Kernel),
+        Attach::Bridge => Some(Side::Bridge),
+    }
+}
+
 impl WorkerBuilder<'_> {
     /// Opens a port; the leader makes its interface ready too. `transition`: how it takes over
     /// from another port; `None`: it does not.
@@ -29,6 +39,9 @@ impl WorkerBuilder<'_> {
     ) -> Result<(), StartError> {
         let port = self.worker.config.ports[at].clone();
         let error = |error| port_error(&port.name, error);
+        if port.attach() == Attach::Route && self.worker.mirror.leads() {
+            inline::check_alone(&port.interface).map_err(error)?;
+        }
         let (opened, in_use) = match self.open_device(at, &port) {
             Err(StartError::MissingInterface { .. }) if port.optional => {
                 (self.late(at, &port), false)
@@ -61,25 +74,31 @@ impl WorkerBuilder<'_> {
             }
             None => opened,
         });
-        self.attachments[at] = Some(Attachment {
-            name: port.name.clone(),
-            attach: port.attach(),
-            own_traffic: port.own_traffic,
-            interface: port.interface,
-            claim: self.claims[at].take(),
-            watched: false,
-            guard,
-            offloads,
-            in_use,
-            link: self.links[at],
-            retry: None,
-            taken: None,
-        });
+        let attachment = self.attachment(at, &port);
+        self.attachments[at] = Some(Attachment { guard, offloads, in_use, ..attachment });
         Ok(())
     }
 
+    /// What is held of the interface of a port that is not in use.
+    pub(super) fn attachment(&mut self, at: usize, port: &PortConfig) -> Attachment {
+        Attachment {
+            name: port.name.clone(),
+            attach: port.attach(),
+            own_traffic: port.own_traffic,
+            interface: port.interface.clone(),
+            claim: self.claims[at].take(),
+            watched: false,
+            guard: None,
+            offloads: None,
+            in_use: false,
+            link: self.links[at],
+            retry: None,
+            taken: None,
+        }
+    }
+
     /// The port to an interface that is missing.
-    fn late(&mut self, at: usize, port: &PortConfig) -> Box<dyn Port> {
+    pub(super) fn late(&mut self, at: usize, port: &PortConfig) -> Box<dyn Port> {
         if let Some(report) = self.options.report
             && self.number == 0
         {
@@ -101,7 +120,7 @@ impl WorkerBuilder<'_> {
     }
 
     /// How the packet sockets of a port are opened.
-    fn packet_options(&mut self, at: usize) -> AfPacketOptions {
+    pub(super) fn packet_options(&mut self, at: usize) -> AfPacketOptions {
         // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
         // need be doubles the memory that frames pass through.
         let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
@@ -112,13 +131,7 @@ impl WorkerBuilder<'_> {
 
     /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
     fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
-        let side = match port.attach() {
-            Attach::Route => None,
-            Attach::InlineWire => Some(Side::Wire),
-            Attach::InlineKernel | Attach::RouteKernel => Some(Side::Kernel),
-            Attach::Bridge => Some(Side::Bridge),
-        };
-        if let Some(side) = side {
+        if let Some(side) = side_of(port.attach()) {
             return match InlinePort::open(&port.interface, side) {
                 Ok(opened) => Ok(Box::new(opened)),
                 Err(error) => Err(port_error(&port.name, error)),
@@ -153,24 +166,27 @@ impl WorkerBuilder<'_> {
         }
     }
 
+    /// How the AF_XDP sockets of a port are opened.
+    pub(super) fn xdp_options(&mut self, port: &PortConfig) -> AfXdpOptions {
+        let Worker { pipeline, config, beater, .. } = &mut self.worker;
+        // Half of the buffers wait for frames, the others hold them.
+        let buffers = Some(pipeline.pool_mut().buffers() / 2 / config.ports.len().max(1));
+        // A worker that asks all the time needs few stamps to know when a frame has come.
+        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
+        let heart = Some(Arc::clone(beater.heart()));
+        let own = config.exchange_at(port).map(|(vlan, ethertype)| OwnFrames { vlan, ethertype });
+        AfXdpOptions { buffers, stamp_every, heart, own, ..AfXdpOptions::default() }
+    }
+
     fn open_xdp(
         &mut self,
         port: &PortConfig,
         part: Option<XdpPart>,
     ) -> Result<AfXdpPort, PortError> {
-        let Worker { pipeline, config, local, beater, .. } = &mut self.worker;
+        let options = self.xdp_options(port);
+        let Worker { pipeline, local, .. } = &mut self.worker;
         let pool = pipeline.pool_mut();
         let interface = &port.interface;
-        // Half of the buffers wait for frames, the others hold them.
-        let buffers = Some(pool.buffers() / 2 / config.ports.len().max(1));
-        // A worker that asks all the time needs few stamps to know when a frame has come.
-        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
-        let options = AfXdpOptions {
-            buffers,
-            stamp_every,
-            heart: Some(Arc::clone(beater.heart())),
-            ..AfXdpOptions::default()
-        };
         match (&self.umem, part) {
             (Some(umem), part) => {
                 AfXdpPort::open_beside(interface, options, umem.clone(), local, part)

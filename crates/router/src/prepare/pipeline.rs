@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use evenkeel_config::{RouterConfig, Work};
+use evenkeel_config::{Attach, Io, RouterConfig, Work};
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys;
+use evenkeel_ports::{FramePool, sys};
 
-use super::{epoch, ivs};
+use super::{WorkerBuffers, epoch, ivs};
 use crate::clock::TscClock;
 use crate::error::StartError;
 use crate::options::Options;
+use crate::passing::not_taken;
 use crate::pipeline::{Pipeline, WorkerShares};
 
 /// The IVs of this worker. One that takes over gets those of the old ones; of several only the
@@ -38,17 +39,41 @@ fn ivs_of(
     })
 }
 
+/// Whether the kernel may be given the buffers of frames: another process that goes on with them
+/// needs the same memory.
+fn takes_xdp(config: &RouterConfig, options: &Options) -> bool {
+    let mut routed = config.ports.iter().filter(|port| port.attach() == Attach::Route);
+    routed.any(|port| options.io_here(config, port) != Io::AfPacket)
+}
+
 /// The pipeline of a worker, with its clock and its buffers, and empty tables.
 pub(super) fn build_pipeline(
     config: &RouterConfig,
     now: Nanos,
     options: &Options,
     shares: Option<WorkerShares>,
-    own_buffers: bool,
+    buffers: Option<&mut WorkerBuffers>,
     replaces: bool,
 ) -> Result<Pipeline, StartError> {
     let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
-    if own_buffers {
+    let section = &config.router;
+    let (count, size) = (section.buffers as usize, section.buffer_size.0 as usize);
+    let is_own = match buffers {
+        Some(WorkerBuffers::Kept(_)) => false,
+        Some(WorkerBuffers::Passed(parcel)) => {
+            let has = parcel.take().map_err(not_taken)? != 0;
+            if has {
+                let passed = FramePool::of_passed(count, size, parcel);
+                *pipeline.pool_mut() = passed.map_err(not_taken)?;
+            }
+            !has
+        }
+        Some(WorkerBuffers::Own) | None => true,
+    };
+    if is_own {
+        if takes_xdp(config, options) {
+            *pipeline.pool_mut() = FramePool::shareable(count, size);
+        }
         pipeline.pool_mut().prefault();
     }
     // FairDrop can be switched on, and services can be added, while the router runs.

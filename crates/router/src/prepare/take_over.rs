@@ -19,7 +19,10 @@ impl WorkerBuilder<'_> {
         transitions: &[PortTransition],
         handover: Handover,
     ) -> Worker {
-        let Handover { workers, cut, buffers } = handover;
+        let Handover { workers, cut, buffers, passed } = handover;
+        if let Some(passed) = passed {
+            return self.adopt(passed);
+        }
         let now = sys::monotonic_now();
         let mut retired = Vec::new();
         for mut old in workers {
@@ -106,7 +109,7 @@ impl WorkerBuilder<'_> {
         }
         worker.recheck_port(now, at);
         let since = match transition {
-            PortTransition::Kept => return,
+            PortTransition::Kept | PortTransition::Passed => return,
             PortTransition::Overlapping => cut,
             // Until it was guarded the kernel has forwarded what it saw.
             PortTransition::New | PortTransition::Reopened => sys::monotonic_now(),

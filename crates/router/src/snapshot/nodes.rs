@@ -1,6 +1,51 @@
 //! Subscribers, and the nodes that they are behind.
 
+use evenkeel_core::counters;
 use serde::{Deserialize, Serialize};
+
+counters! {
+    /// The tree of subscribers on a link.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct TreeSnapshot {
+        /// Its name.
+        state name: String;
+        /// Subscribers in its list.
+        gauge subscribers: u64, "subscribers";
+        /// Packets sent that belong to nobody in the list.
+        count unknown_packets: u64, "packets";
+        /// Their bytes on the wire.
+        count unknown_bytes: u64, "bytes";
+        /// Packets of nobody in the list that were dropped.
+        count unknown_dropped: u64, "packets";
+        /// What the latest packet of nobody would have been found by: its address, and what of its
+        /// frame the list goes by.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state last_unknown: Option<String>;
+        /// Nodes that subscribers are behind, the first 256 of the list.
+        each nodes: Vec<BranchSnapshot>;
+    }
+}
+
+counters! {
+    /// A node that subscribers are behind, on one link.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct BranchSnapshot {
+        /// Its name in the list.
+        key name: String;
+        /// The name of what it is behind.
+        state parent: String;
+        /// The most it may send, bit/s; `None`: as much as what it is behind.
+        state cap_bps: Option<u64>, "bit/s";
+        /// Packets sent.
+        count sent_packets: u64, "packets";
+        /// Their bytes on the wire.
+        count sent_bytes: u64, "bytes";
+        /// How often it had to wait for its own cap.
+        count own_cap: u64, "waits";
+        /// Of those behind it, how many have something that waits.
+        gauge busy: u64, "children";
+    }
+}
 
 /// A subscriber or a node on one of the links of its tree.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -21,6 +66,9 @@ pub struct NodeSnapshot {
     pub cap_bps: Option<u64>,
     /// What it gets before others share, bit/s.
     pub guarantee_bps: u64,
+    /// What its packets are found by, where one is asked for by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_by: Vec<String>,
     /// Packets sent.
     pub sent_packets: u64,
     /// Their bytes on the wire.

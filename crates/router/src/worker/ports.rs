@@ -56,6 +56,8 @@ impl Worker {
         let was = std::mem::replace(&mut self.attachments[at].link, link);
         if let (Some(was), Some(is)) = (was, link)
             && was.up != is.up
+            // Our own pair comes up with the router.
+            && !(is.up && self.attachments[at].attach.is_of_pair())
         {
             let Attachment { name, interface, .. } = &self.attachments[at];
             let word = if is.up { "up" } else { "down" };
@@ -183,6 +185,10 @@ impl Worker {
                 PortDrain::Keep => continue,
                 PortDrain::Drain => {}
                 PortDrain::Close => self.ports[at].stop_receiving(),
+                PortDrain::PassOn => {
+                    self.forward_held(at);
+                    continue;
+                }
             }
             self.drain_port(at, cut);
         }
@@ -209,6 +215,22 @@ impl Worker {
             }
             // What leaves the links makes room for the next burst.
             self.pipeline.round_of(now, &mut self.ports, []);
+        }
+        self.pipeline.round_of(sys::monotonic_now(), &mut self.ports, []);
+    }
+
+    /// Forwards what a port has taken from the kernel, and no more.
+    fn forward_held(&mut self, at: usize) {
+        let mut frames = Vec::with_capacity(BURST);
+        loop {
+            let held = self.ports[at].held();
+            if held == 0 {
+                break;
+            }
+            let now = sys::monotonic_now();
+            let pool = self.pipeline.pool_mut();
+            self.ports[at].rx_burst(pool, now, &mut frames, held);
+            self.pipeline.forward_received(now, at, frames.drain(..));
         }
         self.pipeline.round_of(sys::monotonic_now(), &mut self.ports, []);
     }

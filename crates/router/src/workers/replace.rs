@@ -15,10 +15,10 @@ use super::{
 };
 use crate::command::Reply;
 use crate::error::{CommandError, StartError, WorkerError};
-use crate::handover::{HandoverPlan, PortTransition};
+use crate::handover::{HandoverPlan, PortDrain, PortTransition};
 use crate::memory::Footprint;
 use crate::pipeline::{Buffers, WorkerShares};
-use crate::prepare::{Handover, HandoverStep, configure_thread};
+use crate::prepare::{Handover, HandoverStep, WorkerBuffers, configure_thread};
 use crate::worker::{DrainRequest, Message, Worker, WorkerExit};
 
 impl WorkerPool {
@@ -56,7 +56,7 @@ impl WorkerPool {
             abort_all(new);
             return Err(CommandError::Stopped);
         };
-        let cut = members.drain(plan);
+        let cut = members.drain(&plan.drains);
         let drained = match join_drained(threads) {
             Ok(drained) => drained,
             Err(error) => {
@@ -92,7 +92,9 @@ impl WorkerPool {
 }
 
 /// The workers that were asked to drain, once they have; an error if one had ended before.
-fn join_drained(threads: &mut Vec<JoinHandle<ThreadResult>>) -> Result<Vec<Worker>, WorkerError> {
+pub(super) fn join_drained(
+    threads: &mut Vec<JoinHandle<ThreadResult>>,
+) -> Result<Vec<Worker>, WorkerError> {
     let mut drained = Vec::with_capacity(threads.len());
     let mut broken = None;
     for thread in threads.drain(..) {
@@ -121,7 +123,12 @@ fn start_replacements(
     let mut handles = Vec::with_capacity(count);
     let mut result = Ok(());
     for (worker, from) in new.into_iter().zip(dealt) {
-        match worker.step(HandoverStep::TakeOver(Handover { workers: from, cut, buffers })) {
+        match worker.step(HandoverStep::TakeOver(Handover {
+            workers: from,
+            cut,
+            buffers,
+            passed: None,
+        })) {
             Ok(umem) => {
                 let (handle, thread) = worker.into_handle(umem);
                 handles.push(handle);
@@ -162,29 +169,20 @@ impl Members {
         plan: &HandoverPlan,
     ) -> Result<Vec<StartingWorker>, StartError> {
         let roles = roles(shares.len())?;
-        let mut new = Vec::with_capacity(shares.len());
-        for (number, (shares, role)) in shares.into_iter().zip(roles).enumerate() {
-            let kept = plan.buffers == Buffers::Kept;
-            let umem = kept.then(|| self.handles[number].umem.clone());
-            let ready = context.spawn(shares, role, Some((plan, umem))).and_then(|worker| {
-                let ready = worker.wait_ready();
-                new.push(worker);
-                ready
-            });
-            if let Err(error) = ready {
-                abort_all(new);
-                return Err(error);
-            }
-        }
-        Ok(new)
+        let kept = plan.buffers == Buffers::Kept;
+        let of = |number: usize| match kept {
+            true => WorkerBuffers::Kept(self.handles[number].umem.clone()),
+            false => WorkerBuffers::Own,
+        };
+        context.spawn_all(shares.into_iter().zip(roles), plan, of)
     }
 
     /// Has all workers drain their ports and end. Gives the instant up to which they read.
-    fn drain(&self, plan: &HandoverPlan) -> Nanos {
+    pub(super) fn drain(&self, drains: &Arc<[PortDrain]>) -> Nanos {
         let ask = |worker: &WorkerHandle| {
             let (stopped, has_stopped) = sync_channel(1);
             let (cut_sender, cut) = channel();
-            let request = DrainRequest { drains: Arc::clone(&plan.drains), stopped, cut };
+            let request = DrainRequest { drains: Arc::clone(drains), stopped, cut };
             // A worker that has ended already is found out when it is joined.
             let _ = worker.messages.send(Message::Drain(request));
             worker.control.notify();
@@ -202,7 +200,10 @@ impl Members {
     }
 
     /// Drained workers go on after all.
-    fn resume(&self, drained: Vec<Worker>) -> Result<Vec<JoinHandle<ThreadResult>>, StartError> {
+    pub(super) fn resume(
+        &self,
+        drained: Vec<Worker>,
+    ) -> Result<Vec<JoinHandle<ThreadResult>>, StartError> {
         let resumed = drained.into_iter().enumerate().map(|(number, mut worker)| {
             let (config, options) = (self.config.config.clone(), self.options.clone());
             spawn_thread(number, move || {

@@ -1,5 +1,5 @@
-//! Subscribers behind the links of a router: whose a packet is, caps in both directions, and lists
-//! that change while packets wait.
+//! Subscribers behind the links of a router: whose a packet is by addresses and by what stands
+//! below them, caps in both directions, and lists that change while packets wait.
 
 use std::fs;
 
@@ -8,7 +8,9 @@ use evenkeel_core::{BitRate, Nanos};
 use evenkeel_router::NodeQuery;
 use evenkeel_router::snapshot::NodeSnapshot;
 
-use crate::common::{Bed, Udp, headers};
+use evenkeel_net::MacAddr;
+
+use crate::common::{Bed, Udp, headers, host_mac, ip, router_mac, udp};
 
 /// Hosts of port 1: `ann` by IPv4, `bob` by IPv6, behind one node.
 const LIST: &str = "name,parent,prefixes,down,up
@@ -179,4 +181,113 @@ fn a_cap_that_is_raised_counts_at_once() {
     // At the old rate its next packet were due in half a second.
     assert!(down[0] > 20_000, "{}", down[0]);
     assert_eq!(node(&bed, "p1", "ann").cap_bps, Some(BitRate::from_mbps(8).0));
+}
+
+/// People found by what stands below the addresses, some of them by a way that comes before.
+const ACCESS: &str = "name,prefixes,macs,vlans,sessions,down
+ann,,02:00:00:00:09:01,,,8
+bob,,,7.100,,8
+kim,,,7,,8
+pia,,,,5,8
+tom,,,,5@02:00:00:00:09:02,8
+zoe,10.0.1.2,,,,8
+";
+
+/// Tags, and the header of a session with a number.
+fn tags(vlans: &[u16], session: Option<u16>) -> Vec<u8> {
+    let tag = |vlan: &u16| [0x81, 0, (vlan >> 8) as u8 | 0xe0, *vlan as u8];
+    let mut head: Vec<u8> = vlans.iter().flat_map(tag).collect();
+    match session {
+        Some(id) => {
+            head.extend([0x88, 0x64, 0x11, 0, (id >> 8) as u8, id as u8, 0, 130, 0, 0x21]);
+        }
+        None => head.extend([8, 0]),
+    }
+    head
+}
+
+#[test]
+fn on_a_bridge_sessions_come_before_vlans_and_those_before_stations_and_addresses() {
+    let lists = Lists::new(ACCESS);
+    let port = |name: &str| {
+        format!("[[port]]\nname = {name:?}\ninterface = {name:?}\nattach = \"bridge\"\n")
+    };
+    let mut bed = Bed::of(&format!("{}{}{}", port("p0"), port("p1"), lists.said()));
+    let [ann, other, nobody] = [1, 2, 3].map(|last| MacAddr([2, 0, 0, 0, 9, last]));
+    let far = MacAddr([2, 0, 0, 0, 8, 8]);
+    let cases = [
+        ("ann", ann, tags(&[], None), "10.0.1.9"),
+        // Her station, in nobody's VLAN or session; a tag that says a priority alone.
+        ("ann", ann, tags(&[8, 100], None), "10.0.1.2"),
+        ("ann", ann, tags(&[], Some(6)), "10.0.1.2"),
+        ("ann", ann, tags(&[0], None), "10.0.1.2"),
+        ("bob", ann, tags(&[7, 100], None), "10.0.1.2"),
+        ("bob", nobody, tags(&[7, 100], Some(6)), "10.0.1.9"),
+        ("kim", ann, tags(&[7], None), "10.0.1.2"),
+        ("kim", ann, tags(&[7, 101], None), "10.0.1.2"),
+        ("pia", ann, tags(&[7, 100], Some(5)), "10.0.1.2"),
+        ("pia", nobody, tags(&[], Some(5)), "10.0.1.9"),
+        ("tom", other, tags(&[9], Some(5)), "10.0.1.2"),
+        ("zoe", nobody, tags(&[], None), "10.0.1.2"),
+        ("zoe", nobody, tags(&[8], Some(6)), "10.0.1.2"),
+        ("unknown", nobody, tags(&[100, 7], None), "10.0.1.9"),
+        // The other end of a frame is nobody's business.
+        ("unknown", far, tags(&[], None), "10.0.1.9"),
+    ];
+    for (at, (name, station, head, address)) in cases.iter().enumerate() {
+        for (link, from) in [("p1", 0), ("p0", 1)] {
+            let (near, peer) = (*station, if *station == far { ann } else { far });
+            let (source, destination) = (ip("192.0.2.1"), ip(address));
+            let mut frame = match link {
+                "p1" => udp((peer, near), source, destination, Udp::default()),
+                _ => udp((near, peer), destination, source, Udp::default()),
+            };
+            frame.splice(12..14, head.iter().copied());
+            let before = node(&bed, link, name).sent_packets;
+            bed.inject(from, &frame);
+            for _ in 0..3 {
+                bed.pass(Nanos::from_millis(1));
+            }
+            assert_eq!(bed.received(1 - from), [frame], "case {at}, link {link}");
+            let now = node(&bed, link, name).sent_packets;
+            assert_eq!(now, before + 1, "case {at}, {name} on link {link}");
+        }
+    }
+    // What the list could name of whom it does not.
+    let links = bed.snapshot().links;
+    let stranger = |at: usize| links[at].tree.as_ref().unwrap().last_unknown.clone().unwrap();
+    assert_eq!(stranger(1), "10.0.1.9, station 02:00:00:00:08:08");
+    let mut frame = udp((nobody, far), ip("10.0.1.9"), ip("192.0.2.1"), Udp::default());
+    frame.splice(12..14, tags(&[8, 9], Some(77)));
+    bed.inject(1, &frame);
+    bed.pass(Nanos::from_millis(1));
+    let said = bed.snapshot().links[0].tree.as_ref().unwrap().last_unknown.clone().unwrap();
+    assert_eq!(said, "10.0.1.9, session 77, VLAN 8.9, station 02:00:00:00:09:03");
+    let found = &bed.pipeline.nodes(&NodeQuery::Name("tom".to_owned())).unwrap()[0].found_by;
+    assert_eq!(found[..], ["PPPoE session 5@02:00:00:00:09:02"]);
+}
+
+#[test]
+fn a_routed_frame_is_asked_for_its_station_before_it_is_made_anew() {
+    let list = format!("name,macs,down,up\nann,{},8,2\n", host_mac(1));
+    let lists = Lists::new(&list);
+    for flows in [0, 1_024] {
+        let mut bed = Bed::new(2, &format!("[router]\nflow_cache = {flows}\n{}", lists.said()));
+        flood(&mut bed, 0, 1, 200);
+        let down = flood(&mut bed, 0, 1, 500);
+        near(down.iter().sum(), 8.0);
+        let mut bed = Bed::new(2, &format!("[router]\nflow_cache = {flows}\n{}", lists.said()));
+        flood(&mut bed, 1, 0, 200);
+        let up = flood(&mut bed, 1, 0, 500);
+        near(up.iter().sum(), 2.0);
+        for link in ["p0", "p1"] {
+            assert_eq!(node(&bed, link, "unknown").sent_packets, 0);
+        }
+        // Another station with her address is not she.
+        let mac = MacAddr([2, 0, 0, 0, 9, 9]);
+        let frame = udp((mac, router_mac(1)), ip("10.0.1.2"), ip("10.0.0.2"), Udp::default());
+        bed.inject(1, &frame);
+        bed.pass(Nanos::from_millis(1));
+        assert_eq!(node(&bed, "p0", "unknown").sent_packets, 1);
+    }
 }

@@ -58,6 +58,18 @@ fn each_stage_of_a_watched_packet_is_told_and_of_no_other() {
     }
 }
 
+/// The answer to its sender was told as a stage of the packet itself: "given to link".
+#[test]
+fn an_answer_is_no_stage_of_the_packet_that_it_answers() {
+    let mut bed = Bed::new(2, "");
+    bed.pipeline.watch(bed.now, &watch("{ destination_port = 7 }")).unwrap();
+    bed.send(0, 1, Udp { port: 7, ttl: 1, ..Udp::default() });
+    bed.pass(Nanos::from_millis(10));
+    let seen = bed.pipeline.sightings(bed.now, 7).unwrap().seen;
+    assert_eq!(points(&seen), [("p0", Point::Received), ("p0", Point::Dropped)], "{seen:#?}");
+    assert!(!bed.received(0).is_empty(), "it was answered");
+}
+
 /// Each packet of a burst that does not fit has one end, and its reason is that of the counters.
 #[test]
 fn drops_are_told_with_their_reasons_and_nothing_else_is_if_that_is_asked() {

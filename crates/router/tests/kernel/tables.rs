@@ -332,7 +332,9 @@ fn ten_thousand_neighbours_are_used_and_a_hundred_are_learned_at_once() {
     });
     let snapshot = bed.snapshot();
     let lan = snapshot.port("lan").unwrap();
-    assert_eq!((lan.waiting, lan.dropped.values().sum::<u64>()), (0, 0), "{lan:?}");
+    // While a busy machine kept the router from the processor, the kernel may have forwarded some.
+    let lost = lan.dropped.iter().filter(|(reason, _)| *reason != "kernel_forwarded");
+    assert_eq!((lan.waiting, lost.map(|(_, count)| count).sum::<u64>()), (0, 0), "{lan:?}");
 
     // Nobody knows these yet. Where the machine has no room for more, they are asked for again.
     let known = snapshot.neighbours;

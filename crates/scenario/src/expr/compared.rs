@@ -81,12 +81,12 @@ impl Expr {
         };
         let of = single.and_then(|source| match &source.origin {
             Origin::Measured(metric, subject, step) => Some((*metric, subject.clone(), *step)),
-            Origin::Published(_) => None,
+            Origin::Flows(_) | Origin::Published(_) => None,
         });
         let Some(published) = right.eval(values) else { return };
         found.push(Compared {
             quantity: quantity.to_owned(),
-            unit: of.as_ref().map_or("", |(metric, ..)| metric.unit()),
+            unit: single.map_or("", |source| source.origin.unit()),
             published,
             measured: left.eval(values),
             of,
@@ -99,13 +99,13 @@ impl Expr {
         match node {
             Node::Number(_) => (false, false),
             Node::Term(index) => match self.terms.get(*index).map(|source| &source.origin) {
-                Some(Origin::Measured(..)) => (true, false),
+                Some(Origin::Measured(..) | Origin::Flows(_)) => (true, false),
                 Some(Origin::Published(_)) => (false, true),
                 None => (false, false),
             },
             Node::Negative(inner) | Node::Abs(inner) => self.origins(inner),
             Node::Binary(_, left, right) => both(self.origins(left), self.origins(right)),
-            Node::Min(inner) | Node::Max(inner) | Node::Jain(inner) => {
+            Node::Fold(_, inner) => {
                 inner.iter().map(|node| self.origins(node)).fold((false, false), both)
             }
         }
@@ -114,7 +114,7 @@ impl Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{NameError, Names, parse};
+    use super::super::{FlowMetric, NameError, Names, parse};
     use super::*;
 
     struct Given;
@@ -122,6 +122,12 @@ mod tests {
     impl Names for Given {
         fn subject(&self, _metric: Metric, text: &str) -> Result<Subject, NameError> {
             Ok(Subject { router: "r1".into(), link: "sink".into(), class: Some(text.to_owned()) })
+        }
+        fn all(&self, _metric: Metric, text: &str) -> Result<Vec<String>, NameError> {
+            Ok(vec![text.to_owned()])
+        }
+        fn traffic(&self, _metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError> {
+            Ok(vec![text.to_owned()])
         }
         fn step(&self, _name: &str) -> Result<usize, NameError> {
             Ok(0)

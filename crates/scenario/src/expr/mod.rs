@@ -6,24 +6,33 @@
 //!             | sum { "~" sum } "within" number "%"          each side within that much of the one after it
 //! sum         = product { ("+" | "-") product }
 //! product     = factor { ("*" | "/") factor }
-//! factor      = "-" factor | number | "(" sum ")" | ("abs" | "min" | "max" | "jain") "(" sum { "," sum } ")"
+//! factor      = "-" factor | number | "(" sum ")" | ("abs" | "min" | "max" | "sum" | "mean" | "jain") "(" sum { "," sum } ")"
+//!             | statistic "(" flow "(" traffic { "," traffic } ")" [ "@" step ] ")"    p99(fct(web)), jain(flow_goodput(*)@x10)
 //!             | metric "(" subject ")" "@" step              delay(class3)@x10, calls_none(sink)@start
 //!             | "published" { "." key | "[" index "]" }      published.weights[1]; indices from 0
 //! subject     = [ [ router "/" ] link "/" ] class            of calls_*: [ router "/" ] link
+//! statistic   = "p1" | … | "p99" | "mean" | "sum" | "min" | "max" | "worst" | "jain" | "count"
 //! ```
 //!
-//! Names of steps may hold `-`: put spaces around a minus sign behind one.
+//! Names of steps may hold `-`: put spaces around a minus sign behind one. Where a metric is one of
+//! the numbers of a function, its class may hold `*`, and stands for all classes that are meant:
+//! `sum(sent(*)@x10)`. So may the `traffic` of flows.
 
 mod compared;
+mod flows;
 mod lex;
 mod metric;
 mod parse;
+mod room;
 
 use std::fmt::Write as _;
 
 pub use compared::Compared;
+pub(crate) use flows::matches;
+pub use flows::{FlowMetric, FlowSet, Fold, OfFlows, Statistic};
 pub use metric::Metric;
 pub(crate) use parse::{AnyNames, NameError, Names, parse};
+pub use room::Room;
 
 /// What a metric is measured on: always resolved.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -41,6 +50,12 @@ pub trait Metrics {
     /// The mean of `metric` over the step with this index (settling time left out); `None` if it
     /// was not measured.
     fn value(&self, metric: Metric, subject: &Subject, step: usize) -> Option<f64>;
+
+    /// The number of each flow of a set, infinite where it was not done within the run; `None` if
+    /// nobody followed them.
+    fn flows(&self, _flows: &FlowSet) -> Option<Vec<f64>> {
+        None
+    }
 }
 
 /// A parsed expectation, its names resolved and published numbers put in.
@@ -88,10 +103,8 @@ enum Node {
     Negative(Box<Node>),
     Binary(Binary, Box<Node>, Box<Node>),
     Abs(Box<Node>),
-    Min(Vec<Node>),
-    Max(Vec<Node>),
-    /// Jain's index of fairness: (sum of x)^2 / (n * sum of x^2), 1 if all are equal.
-    Jain(Vec<Node>),
+    /// Of several numbers, one.
+    Fold(Fold, Vec<Node>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +125,18 @@ struct Source {
 #[derive(Clone, Debug, PartialEq)]
 enum Origin {
     Measured(Metric, Subject, usize),
+    Flows(OfFlows),
     Published(f64),
+}
+
+impl Origin {
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::Measured(metric, ..) => metric.unit(),
+            Self::Flows(of) => of.unit(),
+            Self::Published(_) => "",
+        }
+    }
 }
 
 /// A number behind an expression.
@@ -184,18 +208,29 @@ impl Expr {
         }
         needs
     }
+
+    /// Which flows it asks for.
+    pub fn flows(&self) -> impl Iterator<Item = &FlowSet> {
+        self.terms.iter().filter_map(|source| match &source.origin {
+            Origin::Flows(of) => Some(&of.flows),
+            Origin::Measured(..) | Origin::Published(_) => None,
+        })
+    }
 }
 
 impl Source {
     fn term(&self, metrics: &dyn Metrics) -> Term {
-        let (value, unit) = match &self.origin {
-            Origin::Measured(metric, subject, step) => (
-                metrics.value(*metric, subject, *step).filter(|value| value.is_finite()),
-                metric.unit(),
-            ),
-            Origin::Published(value) => (Some(*value), ""),
+        let value = match &self.origin {
+            Origin::Measured(metric, subject, step) => {
+                metrics.value(*metric, subject, *step).filter(|value| value.is_finite())
+            }
+            Origin::Flows(of) => {
+                let values = metrics.flows(&of.flows);
+                values.and_then(|values| of.statistic.of(of.flows.metric, values))
+            }
+            Origin::Published(value) => Some(*value),
         };
-        Term { text: self.text.clone(), value, unit }
+        Term { text: self.text.clone(), value, unit: self.origin.unit() }
     }
 }
 
@@ -290,24 +325,11 @@ impl Node {
                     Binary::Divide => left / right,
                 }
             }
-            Self::Min(inner) => fold(inner, terms, f64::min)?,
-            Self::Max(inner) => fold(inner, terms, f64::max)?,
-            Self::Jain(inner) => jain(inner, terms)?,
+            Self::Fold(fold, inner) => {
+                let values: Option<Vec<f64>> = inner.iter().map(|node| node.eval(terms)).collect();
+                fold.of_numbers(&values?)?
+            }
         };
         value.is_finite().then_some(value)
     }
-}
-
-/// Jain, Chiu, Hawe 1984; `None` if all are zero: nothing was shared.
-fn jain(nodes: &[Node], terms: &[Option<f64>]) -> Option<f64> {
-    let values: Vec<f64> = nodes.iter().map(|node| node.eval(terms)).collect::<Option<_>>()?;
-    let (sum, squares) =
-        values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    (squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
-}
-
-fn fold(nodes: &[Node], terms: &[Option<f64>], pick: fn(f64, f64) -> f64) -> Option<f64> {
-    let mut values = nodes.iter().map(|node| node.eval(terms));
-    let first = values.next()??;
-    values.try_fold(first, |picked, value| value.map(|value| pick(picked, value)))
 }

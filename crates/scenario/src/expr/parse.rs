@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use super::lex::{ExprError, Token, Word, words};
 use super::{
-    Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject,
+    Binary, Comparison, Expr, FlowMetric, FlowSet, Fold, Metric, Node, OfFlows, Order, Origin,
+    Relation, Side, Source, Statistic, Subject,
 };
 use crate::published::PublishedError;
 
@@ -36,6 +37,12 @@ pub(crate) enum NameError {
     OfACore(&'static str),
     #[error("{0} is not measured on a core")]
     NotOfACore(&'static str),
+    #[error("a core has no flows to follow: {0} is not measured")]
+    NoFlowsOfACore(&'static str),
+    #[error("{0:?} has no flows that end: fct is that of `tcp` with `bytes`, and of `tcp-flows`")]
+    NoEnd(String),
+    #[error("{0:?} is a recording: its flows are not followed")]
+    Recording(String),
     #[error("{0}")]
     Published(#[from] PublishedError),
 }
@@ -47,6 +54,16 @@ pub(crate) trait Names {
     /// # Errors
     /// It names none, or not one clearly; says what there is.
     fn subject(&self, metric: Metric, text: &str) -> Result<Subject, NameError>;
+    /// The subjects that a text with `*` in its class stands for, each as text.
+    ///
+    /// # Errors
+    /// There is none; says what there is.
+    fn all(&self, metric: Metric, text: &str) -> Result<Vec<String>, NameError>;
+    /// The `[[traffic]]` that a list of names stands for, each of which may hold `*`.
+    ///
+    /// # Errors
+    /// One of them names none, or none of which this is measured; says what there is.
+    fn traffic(&self, metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError>;
     /// The index of a step.
     ///
     /// # Errors
@@ -67,6 +84,12 @@ impl Names for AnyNames {
     fn subject(&self, _metric: Metric, _text: &str) -> Result<Subject, NameError> {
         Ok(Subject { router: String::new(), link: String::new(), class: None })
     }
+    fn all(&self, _metric: Metric, text: &str) -> Result<Vec<String>, NameError> {
+        Ok(vec![text.to_owned()])
+    }
+    fn traffic(&self, _metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError> {
+        Ok(vec![text.to_owned()])
+    }
     fn step(&self, _name: &str) -> Result<usize, NameError> {
         Ok(0)
     }
@@ -77,7 +100,7 @@ impl Names for AnyNames {
 
 /// Parses an expectation.
 pub(crate) fn parse(text: &str, names: &dyn Names) -> Result<Expr, ExprError> {
-    let words = words(text, |name| metric_of(name).is_some())?;
+    let words = words(text, |name| metric_of(name).is_some() || FlowMetric::named(name).is_some())?;
     if let Some(word) = words.get(WORDS) {
         return Err(ExprError::new(word.at, format!("longer than {WORDS} words")));
     }
@@ -261,33 +284,116 @@ impl<'t> Parser<'t, '_> {
         if let Some(metric) = metric_of(name) {
             return self.measured(metric, at);
         }
-        match name {
-            "published" => self.published(at),
-            "abs" => {
+        if FlowMetric::named(name).is_some() {
+            let message = format!(
+                "{name} is a number of each flow: say which you want, as in p99({name}(…)); there \
+                 are p1 to p99, mean, sum, min, max, worst, jain, count"
+            );
+            return Err(ExprError::new(at, message));
+        }
+        if let Some(statistic) = Statistic::named(name)
+            && let Some(flow) = self.flow_metric()
+        {
+            return self.of_flows(statistic, flow, at);
+        }
+        match (name, Fold::named(name)) {
+            ("published", _) => self.published(at),
+            ("abs", _) => {
                 let [inner] = <[Node; 1]>::try_from(self.arguments()?)
                     .map_err(|_several| ExprError::new(at, "abs takes one number"))?;
                 Ok(Node::Abs(Box::new(inner)))
             }
-            "min" => self.arguments().map(Node::Min),
-            "max" => self.arguments().map(Node::Max),
-            "jain" => self.arguments().map(Node::Jain),
+            (_, Some(fold)) if fold.is_of_numbers() => {
+                self.arguments().map(|numbers| Node::Fold(fold, numbers))
+            }
+            _ if Statistic::named(name).is_some() => {
+                let flows: Vec<_> = FlowMetric::ALL.iter().map(|flow| flow.name()).collect();
+                let message =
+                    format!("{name} is one of flows: {name}({}(…))", flows.join("(…)), …("));
+                Err(ExprError::new(at, message))
+            }
             _ => {
                 let known = Metric::all().map(Metric::name);
+                let flows = FlowMetric::ALL.iter().map(|flow| flow.name());
+                let folds = Fold::ALL.iter().map(|fold| fold.name());
                 let known: Vec<_> =
-                    known.chain(["published", "abs", "min", "max", "jain"]).collect();
+                    known.chain(flows).chain(folds).chain(["published", "abs"]).collect();
                 Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
             }
         }
     }
 
+    /// What of flows stands in the parentheses that follow, if it is that.
+    fn flow_metric(&self) -> Option<FlowMetric> {
+        let ahead = |places: usize| self.words.get(self.next + places).map(|word| word.token);
+        match (ahead(0)?, ahead(1)?) {
+            (Token::Symbol("("), Token::Name(name)) => FlowMetric::named(name),
+            _ => None,
+        }
+    }
+
+    /// What stands behind a statistic: `(fct(web)@x10)`.
+    fn of_flows(
+        &mut self,
+        statistic: Statistic,
+        metric: FlowMetric,
+        at: usize,
+    ) -> Result<Node, ExprError> {
+        self.next += 2;
+        let named = |at: usize| move |error: NameError| ExprError::new(at, error.to_string());
+        let Some(Token::Subject(text)) = self.peek() else {
+            let message = format!("`(traffic)` must follow {}", metric.name());
+            return Err(ExprError::new(self.at(), message));
+        };
+        let traffic = self.names.traffic(metric, text).map_err(named(self.at()))?;
+        self.next += 1;
+        let step = match self.peek() {
+            Some(Token::Step(step)) => Some(self.names.step(step).map_err(named(self.at()))?),
+            _ => None,
+        };
+        self.next += usize::from(step.is_some());
+        self.expect_symbol(")")?;
+        let flows = FlowSet { metric, traffic, step };
+        Ok(self.term(at, Origin::Flows(OfFlows { statistic, flows })))
+    }
+
     fn arguments(&mut self) -> Result<Vec<Node>, ExprError> {
         self.expect_symbol("(")?;
-        let mut arguments = vec![self.sum()?];
+        let mut arguments = self.argument()?;
         while self.take_symbol(",") {
-            arguments.push(self.sum()?);
+            arguments.extend(self.argument()?);
         }
         self.expect_symbol(")")?;
         Ok(arguments)
+    }
+
+    /// A number of a function, or all that a class with `*` stands for.
+    fn argument(&mut self) -> Result<Vec<Node>, ExprError> {
+        let ahead = |places: usize| self.words.get(self.next + places).map(|word| word.token);
+        let (Some(Token::Name(name)), Some(Token::Subject(text)), Some(Token::Step(step))) =
+            (ahead(0), ahead(1), ahead(2))
+        else {
+            return Ok(vec![self.sum()?]);
+        };
+        let Some(metric) = metric_of(name).filter(|metric| {
+            !metric.is_of_link()
+                && text.contains('*')
+                && !matches!(ahead(3), Some(Token::Symbol(s)) if s != "," && s != ")")
+        }) else {
+            return Ok(vec![self.sum()?]);
+        };
+        let at = self.words.get(self.next + 1).map_or(0, |word| word.at);
+        let named = |at: usize| move |error: NameError| ExprError::new(at, error.to_string());
+        let step_at = self.words.get(self.next + 2).map_or(0, |word| word.at);
+        let index = self.names.step(step).map_err(named(step_at))?;
+        self.next += 3;
+        let mut found = Vec::new();
+        for one in self.names.all(metric, text).map_err(named(at))? {
+            let subject = self.names.subject(metric, &one).map_err(named(at))?;
+            let text = format!("{name}({one})@{step}");
+            found.push(self.known_term(text, Origin::Measured(metric, subject, index)));
+        }
+        Ok(found)
     }
 
     fn measured(&mut self, metric: Metric, at: usize) -> Result<Node, ExprError> {
@@ -334,6 +440,10 @@ impl<'t> Parser<'t, '_> {
     fn term(&mut self, from: usize, origin: Origin) -> Node {
         let to = self.words.get(self.next.wrapping_sub(1)).map_or(from, |word| word.end);
         let text = self.text.get(from..to).unwrap_or("").to_owned();
+        self.known_term(text, origin)
+    }
+
+    fn known_term(&mut self, text: String, origin: Origin) -> Node {
         let index =
             self.terms.iter().position(|known| known.origin == origin && known.text == text);
         Node::Term(index.unwrap_or_else(|| {

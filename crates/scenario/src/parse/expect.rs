@@ -5,8 +5,8 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::read_settings;
 
 use crate::core_model::{CORE, CoreModel, OUT};
-use crate::expr::{self, AnyNames, Metric, NameError, Names, Subject};
-use crate::model::{Expectation, Scenario, Tool, Traffic};
+use crate::expr::{self, AnyNames, FlowMetric, Metric, NameError, Names, Subject};
+use crate::model::{Expectation, Scenario, Tool, Traffic, TrafficKind};
 use crate::published::{self, PublishedError};
 use crate::tables::ExpectSection;
 
@@ -189,6 +189,62 @@ impl Names for Scope<'_> {
             _ => return Err(NameError::TooManyParts(text.to_owned())),
         };
         Ok(Subject { router, link, class: class.map(str::to_owned) })
+    }
+
+    fn all(&self, metric: Metric, text: &str) -> Result<Vec<String>, NameError> {
+        let (place, pattern) = match text.rsplit_once('/') {
+            Some((place, pattern)) => (format!("{place}/"), pattern.trim()),
+            None => (String::new(), text),
+        };
+        let known: Vec<&str> = match &self.0.core {
+            Some(core) => core.flows.iter().map(|flows| flows.name.as_str()).collect(),
+            None => self.0.traffic.iter().filter_map(|t| t.class.as_deref()).collect(),
+        };
+        let known = distinct(&known);
+        let meant = known.iter().filter(|class| expr::matches(pattern, class));
+        let meant: Vec<_> = meant.map(|class| format!("{place}{class}")).collect();
+        if meant.is_empty() {
+            return Err(unknown("class", pattern, &known));
+        }
+        // Behind the place of one class others may not pass.
+        let passing =
+            meant.iter().filter(|text| place.is_empty() || self.subject(metric, text).is_ok());
+        let passing: Vec<_> = passing.cloned().collect();
+        if passing.is_empty() { Ok(meant) } else { Ok(passing) }
+    }
+
+    fn traffic(&self, metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError> {
+        if self.0.core.is_some() {
+            return Err(NameError::NoFlowsOfACore(metric.name()));
+        }
+        let ends = |traffic: &Traffic| match traffic.kind {
+            TrafficKind::Tcp { bytes, .. } => bytes.is_some(),
+            TrafficKind::TcpFlows { .. } => true,
+            _ => false,
+        };
+        let mut found: Vec<String> = Vec::new();
+        for pattern in text.split(',').map(str::trim) {
+            let meant = |traffic: &&Traffic| expr::matches(pattern, &traffic.name);
+            let named: Vec<_> = self.0.traffic.iter().filter(meant).collect();
+            if named.is_empty() {
+                let known: Vec<_> = self.0.traffic.iter().map(|t| t.name.as_str()).collect();
+                return Err(unknown("traffic", pattern, &known));
+            }
+            let followed = |traffic: &&&Traffic| traffic.kind != TrafficKind::Replay;
+            let ending = |traffic: &&&Traffic| metric != FlowMetric::Fct || ends(traffic);
+            if !named.iter().any(|traffic| followed(&traffic)) {
+                return Err(NameError::Recording(pattern.to_owned()));
+            }
+            if !named.iter().any(|traffic| ending(&traffic)) {
+                return Err(NameError::NoEnd(pattern.to_owned()));
+            }
+            for traffic in named.iter().filter(followed).filter(ending) {
+                if !found.contains(&traffic.name) {
+                    found.push(traffic.name.clone());
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn step(&self, name: &str) -> Result<usize, NameError> {

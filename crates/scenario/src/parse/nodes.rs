@@ -5,14 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
+use evenkeel_config::{LinkConfig, PortConfig, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::Prefix;
+use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_settings::diagnostic::Span;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_settings::read_settings;
 use evenkeel_settings::tree::{Data, Table};
 
-use crate::model::{Host, Router, Scenario};
+use crate::model::{Host, Router, Scenario, linux_of};
 use crate::tables::WireSection;
 use crate::topology::{End, Quality, Wire};
 
@@ -200,6 +201,7 @@ fn config(
         (None, None) => router_from_table(reader, &empty, fields.at.clone(), &path, ports),
     }?;
     name.clone_into(&mut config.router.name);
+    kernel_only(reader, &fields.at, &path, &config);
     let longest =
         scenario.interfaces(name).iter().map(|interface| interface.mtu).max().unwrap_or(0);
     let needed = u64::from(longest) + 256;
@@ -211,6 +213,35 @@ fn config(
         reader.fail(&fields.at, path, message);
     }
     Some(config)
+}
+
+/// Where a link has a queueing discipline of Linux the kernel forwards: what only our router does
+/// would be left out.
+fn kernel_only(reader: &mut Reader, at: &Span, path: &str, config: &RouterConfig) {
+    let linux = |link: &&LinkConfig| linux_of(&link.discipline).is_some();
+    let Some(kernel) = config.links.iter().find(linux) else { return };
+    let told = |link: &LinkConfig| {
+        let alone = link.also.is_empty() && link.admission.is_none() && link.control.is_none();
+        !alone || link.core != Link::default()
+    };
+    let settings = [
+        (config.fairdrop.is_some(), "fairdrop".to_owned()),
+        (config.cluster.is_some(), "cluster".to_owned()),
+        (config.balancer.is_some(), "balancer".to_owned()),
+        (!config.trees.is_empty(), "tree".to_owned()),
+        (!config.services.is_empty(), "service".to_owned()),
+    ];
+    let links = config.links.iter().map(|link| {
+        (told(link), format!("rate, ring, admission or the like of link {:?}", link.port))
+    });
+    for (_, what) in settings.into_iter().chain(links).filter(|(given, _)| *given) {
+        let message = format!(
+            "{what}: link {:?} has a queueing discipline of Linux, so the kernel of this router \
+             forwards and knows nothing of it; say the rate in `command`",
+            kernel.port
+        );
+        reader.fail(at, path.to_owned(), message);
+    }
 }
 
 fn from_file(

@@ -14,7 +14,7 @@ use evenkeel_core::settings::{SettingError, Settings};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use thiserror::Error;
 
-use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
+use crate::model::{Ablation, AblationChange, Router, Scenario, SetChange, Step, linux_of};
 use crate::topology::Wire;
 
 /// The step that is there in any case.
@@ -107,32 +107,34 @@ pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut 
         names.check(reader, fields, "name");
         let set: Vec<_> =
             fields.tables("set").filter_map(|set| override_of(reader, set, scenario)).collect();
-        let known: Vec<_> =
-            scenario.expectations.iter().map(|expect| expect.name.as_str()).collect();
-        let mut fails = Vec::new();
-        for (name, at) in fields.texts("fails") {
-            match scenario.expectations.iter().find(|expect| expect.name == name) {
-                // An expectation with an error of its own is missing here; its error has been told.
-                None if reader.is_clean_in(&["expect"]) => {
-                    reader.fail(
-                        at,
-                        fields.path_of("fails"),
-                        format!("no expectation {name:?}; {}", suggest(name, &known)),
-                    );
-                }
-                Some(expect) if !expect.reproduced => {
-                    let message =
-                        format!("{name:?} is not reproduced: that it fails proves nothing");
-                    reader.fail(at, fields.path_of("fails"), message);
-                }
-                _ => {}
-            }
-            fails.push(name.to_owned());
-        }
+        let [fails, unmeasured] =
+            ["fails", "unmeasured"].map(|key| claims(reader, fields, key, scenario));
         if let Some(name) = fields.text("name") {
-            scenario.ablations.push(Ablation { name: name.to_owned(), set, fails });
+            scenario.ablations.push(Ablation { name: name.to_owned(), set, fails, unmeasured });
         }
     }
+}
+
+/// The expectations that a key of an ablation names.
+fn claims(reader: &mut Reader, fields: &Fields, key: &str, scenario: &Scenario) -> Vec<String> {
+    let known: Vec<_> = scenario.expectations.iter().map(|expect| expect.name.as_str()).collect();
+    let mut claims = Vec::new();
+    for (name, at) in fields.texts(key) {
+        match scenario.expectations.iter().find(|expect| expect.name == name) {
+            // An expectation with an error of its own is missing here; its error has been told.
+            None if reader.is_clean_in(&["expect"]) => {
+                let message = format!("no expectation {name:?}; {}", suggest(name, &known));
+                reader.fail(at, fields.path_of(key), message);
+            }
+            Some(expect) if !expect.reproduced => {
+                let message = format!("{name:?} is not reproduced: that it fails proves nothing");
+                reader.fail(at, fields.path_of(key), message);
+            }
+            _ => {}
+        }
+        claims.push(name.to_owned());
+    }
+    claims
 }
 
 fn override_of(
@@ -249,6 +251,10 @@ fn set_change(
             return None;
         }
     };
+    if let Some(message) = across(scenario.router(router)?, &change) {
+        reader.fail_at(fields, "knob", message);
+        return None;
+    }
     if let Some(disciplines) = disciplines
         && reader.is_clean_in(&super::LAYOUT)
         && let Err(error) = disciplines.follow(router, &change)
@@ -263,6 +269,29 @@ fn set_change(
         value,
         change,
     })
+}
+
+/// Why a change does not go with who forwards: our router, or the kernel.
+fn across(router: &Router, change: &Change) -> Option<&'static str> {
+    let to_linux = match change {
+        Change::Link(link, LinkChange::Discipline(discipline)) => {
+            let has = router.config.link(link).map(|link| &link.discipline);
+            linux_of(discipline).map(|_| has.and_then(linux_of).is_some())
+        }
+        _ => None,
+    };
+    match (router.is_kernel(), to_linux) {
+        (true, Some(true)) | (false, None) => None,
+        (true, Some(false)) => Some("the link has no queueing discipline of Linux to begin with"),
+        (true, None) => Some(
+            "the kernel of this router forwards: only the discipline of its links that are \
+             `kind = \"linux\"` changes, to another of Linux",
+        ),
+        (false, Some(_)) => Some(
+            "this router forwards itself and cannot become the kernel while packets flow: give a \
+             router of its own `kind = \"linux\"` from the start",
+        ),
+    }
 }
 
 /// A change of `[fairdrop]`, which has to fit what the file says of it.

@@ -520,3 +520,24 @@ proptest! {
         prop_assert!(Scenario::parse(&text, "s.toml", Path::new("/nonexistent")).is_err());
     }
 }
+
+#[test]
+fn flows_of_expectations_are_known_and_have_what_is_asked() {
+    let that = "that = \"delay(gold)@x10 > delay(gold)@start\"";
+    let says_of = |with: &str, wanted: &str| says(that, &format!("that = \"{with}\""), &[wanted]);
+    says_of("p50(fct(web)) < 1", "no traffic \"web\"; there are: a, b");
+    says_of("p50(flow_goodput(z*)) < 1", "no traffic \"z*\"");
+    says_of("p50(fct(a)) < 1", "\"a\" has no flows that end");
+    says_of("fct(a) < 1", "fct is a number of each flow: say which you want, as in p99(fct(…))");
+    says_of("worst(1, 2) < 1", "worst is one of flows: worst(fct(…)), …(flow_goodput(…))");
+    says_of("p50(delay(gold)@start) < 1", "p50 is one of flows");
+    says_of("p50(flow_loss(a)@x99) < 1", "no step \"x99\"");
+    says_of("p50(flow_loss(a)@x10 + 1) < 1", "`)` is expected here");
+    says_of("p50(flow_loss) < 1", "`(traffic)` must follow flow_loss");
+    says_of("sum(sent(z*)@x10) < 1", "no class \"z*\"");
+    says_of("sent(*)@x10 < 1", "no class \"*\"");
+    for good in ["p99(flow_loss(a, b)@x10) < 1", "sum(sent(*)@x10) > mean(sent(sink/g*)@x10, 1)"] {
+        let text = BASE.replacen(that, &format!("that = \"{good}\""), 1);
+        assert!(parse(&text).is_ok(), "{good}: {}", parse(&text).unwrap_err());
+    }
+}

@@ -205,3 +205,14 @@ fn another_seed_is_another_run() {
     assert_ne!(bytes(&simulate(&scenario, None)), bytes(&simulate(&scenario, Some(2))));
     assert_eq!(bytes(&simulate(&scenario, None)), bytes(&simulate(&scenario, Some(1))));
 }
+
+#[test]
+fn a_discipline_of_linux_is_refused_with_where_it_can_be_had() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/baselines/linux.toml");
+    let scenario = Scenario::load(Path::new(file)).unwrap();
+    let refused = evenkeel_sim::run(&scenario, &SimOptions::default()).err();
+    let error = refused.expect("there is no kernel in the simulator");
+    assert_eq!(error.exit_code(), 2, "{error}");
+    assert!(error.to_string().contains("only the lab can have"), "{error}");
+    assert!(error.to_string().contains("linux.toml:"), "{error}");
+}

@@ -78,7 +78,7 @@ fn etcd_leads_and_is_not_missed() {
         return;
     }
     let membership = format!("[membership]\nendpoints = [\"http://{AT}\"]\nlease = \"3s\"\n");
-    let mut cluster = Cluster::with(&membership);
+    let mut cluster = Cluster::of("", &membership);
     cluster.net.ip("ed", "link set lo up");
     eventually("all follow node 1 without etcd", || {
         ["f1", "f2", "f3"].iter().all(|node| cluster.show(node)["cluster"]["master"] == 1)

@@ -14,6 +14,7 @@
 use alloc::vec::Vec;
 
 use super::Fair;
+use super::flow::Flow;
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
 use crate::schedule::flow_list::{Chain, FlowList, Links};
@@ -35,7 +36,7 @@ struct Host {
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
     hosts: FlowList<Host>,
-    /// The host of each flow that is active.
+    /// The host of each flow that is active; of another, what it was when it was active last.
     of: Vec<EntryId>,
     links: Links,
     /// The host in service, which is not in the list of turns.
@@ -75,10 +76,16 @@ impl Hosts {
         packet: &impl Packet,
         fair: Fair,
     ) -> Option<EntryId> {
-        let (hash, key) = host_of(packet, fair);
+        let key = packet.packed_flow().host(fair.is_source());
         let blank = Host { flows: Chain::EMPTY, deficit: 0, waiting: 0 };
-        let found = self.hosts.find(hash, &key);
-        let id = found.or_else(|| self.hosts.insert(hash, key, blank, |_, _| ()))?;
+        let last = self.of[flow.index()];
+        let id = if self.hosts.is_of(last, &key) {
+            last
+        } else {
+            let hash = key.mixed();
+            let found = self.hosts.find(hash, &key);
+            found.or_else(|| self.hosts.insert(hash, key, blank, |_, _| ()))?
+        };
         let begins = !self.hosts.in_use(id);
         if begins {
             self.hosts.begin(id);
@@ -107,6 +114,7 @@ impl Hosts {
     }
 
     /// Bytes of a flow are sent.
+    #[inline]
     pub(super) fn spends(&mut self, flow: EntryId, length: Bytes) {
         self.hosts.get_mut(self.of[flow.index()]).deficit -= length.0 as i64;
     }
@@ -117,13 +125,9 @@ impl Hosts {
         self.current = Some(host);
     }
 
-    /// What the host in service does. `look` says of a flow how long its head is, and what it may
-    /// send; `None`: it is empty; `more` gives a flow what it may send in its next turn.
-    pub(super) fn next(
-        &mut self,
-        look: impl Fn(EntryId) -> Option<(bool, u32)>,
-        mut more: impl FnMut(EntryId),
-    ) -> Next {
+    /// What the host in service does; flows get `quantum` for their next turn.
+    #[inline]
+    pub(super) fn next(&mut self, flows: &mut FlowList<Flow>, quantum: Bytes) -> Next {
         let Some(id) = self.current else { return Next::None };
         loop {
             let host = self.hosts.get_mut(id);
@@ -132,24 +136,24 @@ impl Hosts {
                 self.hosts.end(id);
                 return Next::None;
             };
-            let flow = EntryId::from_link(front);
-            match look(flow) {
-                None => {
-                    self.links.unlink(&mut host.flows, front);
-                    return Next::Over(flow);
-                }
-                Some((true, head)) if i64::from(head) <= host.deficit => return Next::Send(flow),
-                // A host that has nothing left waits for its turn, the flow for that of its host.
-                Some((true, _)) => {
-                    self.current = None;
-                    return Next::Again(id);
-                }
-                Some((false, _)) => {
-                    self.links.unlink(&mut host.flows, front);
-                    self.links.push(&mut host.flows, front);
-                    more(flow);
-                }
+            let at = EntryId::from_link(front);
+            let flow = flows.get_mut(at);
+            if flow.fifo.is_empty() {
+                self.links.unlink(&mut host.flows, front);
+                return Next::Over(at);
             }
+            if !flow.may_send() {
+                self.links.unlink(&mut host.flows, front);
+                self.links.push(&mut host.flows, front);
+                flow.deficit = flow.deficit.saturating_add(quantum.0 as i32);
+                continue;
+            }
+            if i64::from(flow.fifo.head_len()) <= host.deficit {
+                return Next::Send(at);
+            }
+            // A host that has nothing left waits for its turn, the flow for that of its host.
+            self.current = None;
+            return Next::Again(id);
         }
     }
 

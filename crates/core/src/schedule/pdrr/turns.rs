@@ -95,19 +95,7 @@ impl<P: Packet> Pdrr<P> {
         let quantum = self.config.quantum;
         loop {
             let Self { hosts, flows, .. } = self;
-            let hosts = hosts.as_mut()?;
-            let flows = core::cell::RefCell::new(flows);
-            let look = |id: EntryId| {
-                let flows = flows.borrow();
-                let flow = flows.get(id);
-                (!flow.fifo.is_empty()).then(|| (flow.may_send(), flow.fifo.head_len()))
-            };
-            let more = |id: EntryId| {
-                let mut flows = flows.borrow_mut();
-                let flow = flows.get_mut(id);
-                flow.deficit = flow.deficit.saturating_add(quantum.0 as i32);
-            };
-            match hosts.next(look, more) {
+            match hosts.as_mut()?.next(flows, quantum) {
                 Next::Send(flow) => return Some(flow),
                 Next::Over(flow) => self.leave(flow),
                 Next::Again(host) => self.turns.push(host.link()),
@@ -143,10 +131,8 @@ impl<P: Packet> Pdrr<P> {
         if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[1])) {
             self.slab.prefetch(flow.fifo.head());
         }
-        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[2]))
-            && flow.fifo.packets > 1
-        {
-            self.slab.prefetch_next(flow.fifo.head());
+        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[2])) {
+            self.slab.prefetch_packet(flow.fifo.head());
         }
     }
 
@@ -156,7 +142,7 @@ impl<P: Packet> Pdrr<P> {
     #[inline(always)]
     pub(super) fn turn(&mut self) -> EntryId {
         if self.hosts.is_some()
-            && let Some(id) = self.turn_of_hosts()
+            && let Some(id) = self.current.or_else(|| self.turn_of_hosts())
         {
             return id;
         }

@@ -4,7 +4,6 @@ use super::super::DropSink;
 use super::super::buffer::Victim;
 use super::super::slab::{NIL, counted};
 use super::Pfq;
-use super::flow::rank;
 use crate::aqm::elastic::Now;
 use crate::aqm::{Round, Verdict};
 use crate::flow_table::EntryId;
@@ -16,15 +15,11 @@ impl<P: Packet> Pfq<P> {
     /// The flow with the longest backlog loses a packet. Whether there was one.
     pub(super) fn shed(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> bool {
         let (id, flow) = loop {
-            let Some((known, member)) = self.longest.top() else { return false };
-            let id = EntryId::from_link(member);
+            let Some(candidate) = self.longest.candidate() else { return false };
+            let id = EntryId::from_link(candidate);
             let flow = self.flows.get_mut(id);
-            flow.known = flow.length();
-            if flow.known == 0 {
-                self.longest.remove(member);
-            } else if rank(flow.known) != known {
-                self.longest.restamp(member, rank(flow.known));
-            } else {
+            let backlog = flow.backlog();
+            if self.longest.confirm(candidate, &mut flow.place, backlog) {
                 break (id, *flow);
             }
         };
@@ -54,23 +49,17 @@ impl<P: Packet> Pfq<P> {
     /// Takes a packet that is dropped out of a flow's elastic ones.
     fn lose_elastic(&mut self, id: EntryId, at: u32) -> Option<P> {
         let flow = self.flows.get_mut(id);
-        let (packet, tag) = self.slab.take(&mut flow.fifo, at)?;
-        self.gone(Bytes(counted(&packet).into()), tag);
+        let (packet, _) = self.slab.take(&mut flow.fifo, at)?;
+        self.busy -= usize::from(flow.fifo.is_empty());
+        self.total.packets -= 1;
+        self.total.bytes -= Bytes(counted(&packet).into());
         Some(packet)
     }
 
     /// A flow does not pay for a packet that it lost: its tag is what it would be without it, and
     /// so are the stamps of what waits behind it.
     fn refund(&mut self, id: EntryId, length: Bytes) {
-        let flow = self.flows.get_mut(id);
-        flow.finish -= length.0;
-        if flow.backlog() == Bytes::ZERO && flow.finish <= self.virtual_time {
-            self.busy -= usize::from(self.service.remove(id.link()));
-            self.expiry.remove(id.link());
-            self.flows.end(id);
-        } else {
-            self.line_up(id);
-        }
+        self.flows.get_mut(id).finish -= length.0;
     }
 
     /// What queues are judged by at `now`.
@@ -80,19 +69,19 @@ impl<P: Packet> Pfq<P> {
         Now::new(&self.config.aqm, self.packets, queues, now)
     }
 
-    /// The first elastic packet of a flow that the AQM lets go, and its stamp. `None`: it dropped
-    /// all there were.
+    /// The first elastic packet that the AQM lets go of the flow which comes first. `None`: it
+    /// dropped all there were.
     pub(super) fn serve_short(
         &mut self,
         now: Nanos,
         id: EntryId,
         dropped: &mut dyn DropSink<P>,
-    ) -> Option<(u64, P)> {
+    ) -> Option<P> {
         let judge = self.judge(now);
         let mut round = Round::default();
         loop {
             let flow = self.flows.get(id);
-            let (stamp, head) = (flow.start(), flow.fifo.head());
+            let head = flow.fifo.head();
             if flow.fifo.is_empty() {
                 judge.emptied(&mut self.aqm[id.index()]);
                 return None;
@@ -116,7 +105,7 @@ impl<P: Packet> Pfq<P> {
             if verdict == Verdict::Mark {
                 packet.mark();
             }
-            return Some((stamp, packet));
+            return Some(packet);
         }
     }
 }

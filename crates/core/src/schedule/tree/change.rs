@@ -155,9 +155,11 @@ impl<P: Packet> Tree<P> {
         } else {
             self.cold[before as usize].sure.next = next;
         }
-        if self.cold[parent as usize].sure.last == at {
-            self.cold[parent as usize].sure.last = before;
+        let sure = &mut self.cold[parent as usize].sure;
+        if sure.last == at {
+            sure.last = before;
         }
+        sure.had_turn(at);
         self.hot[at as usize].set(ASSURED_LISTED, false);
     }
 
@@ -184,14 +186,9 @@ impl<P: Packet> Tree<P> {
 
     /// Gives a node the rates and the weight of its plan.
     fn amend(&mut self, at: u32, node: &PlanNode, now: Nanos) {
-        let before =
-            if self.cold[at as usize].busy > 0 { self.cold[at as usize].sure.amount() } else { 0 };
         let slower = self.hot[at as usize].cap;
         self.hot[at as usize].plan(node);
         self.cold[at as usize].plan(node);
-        if self.cold[at as usize].busy > 0 && node.kind != Kind::Free {
-            self.demands(at, before);
-        }
         // What it waits for is another instant now.
         if slower != self.hot[at as usize].cap {
             self.hot[at as usize].forgive(fine(now));

@@ -93,7 +93,7 @@ impl<P: Packet> Tree<P> {
         }
         self.cold[leaf as usize].busy += 1;
         if self.cold[leaf as usize].busy == 1 {
-            self.waits(leaf);
+            self.waits(leaf, fine(now));
             self.activate(leaf, fine(now));
         }
     }
@@ -101,62 +101,29 @@ impl<P: Packet> Tree<P> {
     /// A flow has sent or lost its last packet.
     pub(super) fn flow_ends(&mut self, leaf: u32) {
         self.busy_flows -= 1;
-        let amount = self.cold[leaf as usize].sure.amount();
-        self.cold[leaf as usize].busy -= 1;
-        if self.cold[leaf as usize].busy == 0 {
-            self.waits_no_more(leaf, amount);
-        }
-    }
-
-    /// What a node is guaranteed now.
-    fn demanded(&self, node: u32) -> u64 {
-        let cold = &self.cold[node as usize];
-        if cold.busy == 0 { 0 } else { cold.sure.amount() }
-    }
-
-    /// A node has something that waits, and had not: what is guaranteed below those above grows.
-    fn waits(&mut self, mut node: u32) {
-        while node != LINK {
-            let demanded = self.demanded(node);
-            let parent = self.hot[node as usize].parent();
-            let before = self.demanded(parent);
-            let cold = &mut self.cold[parent as usize];
-            cold.sure.below += demanded;
-            cold.busy += 1;
-            if cold.busy > 1 {
-                return self.demands(parent, before);
-            }
-            node = parent;
-        }
-    }
-
-    /// A node has nothing any more that waits; it was guaranteed `amount`.
-    fn waits_no_more(&mut self, mut node: u32, mut amount: u64) {
-        while node != LINK {
-            let parent = self.hot[node as usize].parent();
-            let before = self.demanded(parent);
-            let cold = &mut self.cold[parent as usize];
-            cold.sure.below -= amount;
-            cold.busy -= 1;
-            if cold.busy > 0 {
-                return self.demands(parent, before);
-            }
-            (node, amount) = (parent, before);
-        }
-    }
-
-    /// A node that waits was guaranteed `before`: the nodes above are told.
-    pub(super) fn demands(&mut self, mut node: u32, mut before: u64) {
-        while node != LINK {
-            let demanded = self.demanded(node);
-            if demanded == before {
+        let mut node = leaf;
+        loop {
+            let busy = &mut self.cold[node as usize].busy;
+            *busy -= 1;
+            if *busy > 0 || node == LINK {
                 return;
             }
-            let parent = self.hot[node as usize].parent();
-            let was = self.demanded(parent);
-            let below = &mut self.cold[parent as usize].sure.below;
-            *below = *below + demanded - before;
-            (node, before) = (parent, was);
+            node = self.hot[node as usize].parent();
+        }
+    }
+
+    /// A node has something that waits, and had not.
+    fn waits(&mut self, mut node: u32, now: u64) {
+        loop {
+            self.cold[node as usize].sure.begin(now);
+            if node == LINK {
+                return;
+            }
+            node = self.hot[node as usize].parent();
+            self.cold[node as usize].busy += 1;
+            if self.cold[node as usize].busy > 1 {
+                return;
+            }
         }
     }
 

@@ -171,6 +171,11 @@ pub(super) struct Cold {
 }
 
 /// A guarantee, and the list of children that have not had theirs.
+///
+/// These take turns. In one a subscriber sends a quantum of its guarantee, and a node lets each of
+/// those below have a turn, or sends a quantum of its own guarantee if that is more, at most one of
+/// its cap. So guarantees that do not fit are cut alike, wherever in the tree they are, and what
+/// somebody does not ask for is there for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sure {
     /// Bit/s, at most the cap.
@@ -180,12 +185,16 @@ pub(super) struct Sure {
     pub(super) pace: Pace,
     /// When all that is guaranteed has been used.
     used_to: u64,
-    /// What the busy ones among its children are guaranteed.
-    pub(super) below: u64,
     pub(super) next: u32,
     pub(super) first: u32,
     pub(super) last: u32,
-    pub(super) deficit: i32,
+    /// The child with which all in the list have had a turn.
+    pub(super) end: u32,
+    /// What its guarantee and its cap let it send in this turn, in sixteenths of a byte.
+    deficit: i32,
+    spare: i32,
+    /// How often all below it may have a turn in this one.
+    rounds: u8,
 }
 
 impl Sure {
@@ -194,22 +203,59 @@ impl Sure {
         most: u64::MAX,
         pace: Pace(0),
         used_to: 0,
-        below: 0,
         next: NIL,
         first: NIL,
         last: NIL,
+        end: NIL,
         deficit: 0,
+        spare: 0,
+        rounds: 0,
     };
 
-    /// What it is guaranteed while something waits: its own, or what is guaranteed below.
-    pub(super) fn amount(&self) -> u64 {
-        self.rate.max(self.below).min(self.most)
+    /// A quantum of a rate: 2 ms of it.
+    fn quantum(rate: u64) -> i32 {
+        let of = (rate / 8 * 2 / 1_000).saturating_mul(UNIT as u64);
+        if rate == 0 { 0 } else { of.clamp(LEAST_QUANTUM, LARGEST_QUANTUM) as i32 }
     }
 
-    /// What it gets in a round of those that have not had theirs: 2 ms of it.
-    pub(super) fn quantum(&self) -> i32 {
-        let of = (self.amount() / 8 * 2 / 1_000).saturating_mul(UNIT as u64);
-        of.clamp(LEAST_QUANTUM, LARGEST_QUANTUM) as i32
+    /// Another turn begins. A node whose children have sent more than it is guaranteed itself owes
+    /// some packets of that at most; of what its cap would let it send it keeps as much. (A turn of
+    /// its children is longer or shorter by a packet of each.) Where that cap ended turns, those
+    /// below go on where they were.
+    pub(super) fn begin_turn(&mut self, is_leaf: bool) {
+        const SOME: i32 = 16 * LONGEST as i32 * UNIT;
+        let owed = if is_leaf { i32::MIN / 2 } else { -SOME };
+        self.deficit = self.deficit.clamp(owed, 0) + Self::quantum(self.rate);
+        self.spare = self.spare.min(SOME) + Self::quantum(self.most);
+        self.rounds = (self.rounds + 1).min(4);
+    }
+
+    /// It is its turn no more: what it owes stays.
+    pub(super) fn end_turn(&mut self) {
+        (self.deficit, self.rounds) = (self.deficit.min(0), 0);
+    }
+
+    pub(super) const fn is_turn(&self) -> bool {
+        self.spare > 0 && (self.deficit > 0 || self.rounds > 0 && self.first != NIL)
+    }
+
+    /// A child has had its turn, or is no more in the list: perhaps all have had one.
+    pub(super) fn had_turn(&mut self, child: u32) {
+        if self.end == child {
+            self.end = self.last;
+            self.rounds = self.rounds.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn pay(&mut self, spent: i32) {
+        self.deficit -= spent;
+        self.spare -= spent;
+    }
+
+    /// Something waits, and nothing did: what was not asked for before is not owed, but for a
+    /// packet of those that come one by one.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.used_to = self.used_to.max(now.saturating_sub(self.pace.time(LONGEST)));
     }
 
     /// Whether less than what is guaranteed was sent.

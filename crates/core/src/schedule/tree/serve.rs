@@ -21,6 +21,14 @@ struct Way {
     len: usize,
 }
 
+/// Who is served because of a guarantee.
+enum Picked {
+    Child(u32),
+    Nobody,
+    /// All have had a turn: that of their parent is over.
+    TurnOver,
+}
+
 impl<P: Packet> Tree<P> {
     /// The packet that goes next.
     #[inline]
@@ -57,11 +65,17 @@ impl<P: Packet> Tree<P> {
         let mut way = Way { nodes: [(LINK, false); MOST_LEVELS + 1], len: 0 };
         let mut at = LINK;
         while !self.hot[at as usize].is(LEAF) {
-            let (child, assured) = match self.pick_assured(at, now) {
-                Some(child) => (child, true),
-                None => (self.pick(at)?, false),
+            let assured = match self.pick_assured(at, now) {
+                Picked::Child(child) => Some(child),
+                Picked::Nobody => None,
+                Picked::TurnOver => {
+                    way.len = way.len.checked_sub(1)?;
+                    at = if way.len == 0 { LINK } else { way.nodes[way.len - 1].0 };
+                    continue;
+                }
             };
-            *way.nodes.get_mut(way.len)? = (child, assured);
+            let child = assured.or_else(|| self.pick(at))?;
+            *way.nodes.get_mut(way.len)? = (child, assured.is_some());
             way.len += 1;
             at = child;
         }
@@ -87,29 +101,33 @@ impl<P: Packet> Tree<P> {
 
     /// The child that is served because it lacks of what is guaranteed.
     #[inline]
-    fn pick_assured(&mut self, at: u32, now: u64) -> Option<u32> {
+    fn pick_assured(&mut self, at: u32, now: u64) -> Picked {
         loop {
             let first = self.cold[at as usize].sure.first;
             if first == NIL {
-                return None;
+                return Picked::Nobody;
             }
             if !self.hot[first as usize].is(READY) || !self.lacks(first, now) {
                 self.pop_assured(at, first, now);
                 continue;
             }
-            if self.cold[first as usize].sure.deficit > 0 {
-                return Some(first);
+            if self.cold[first as usize].sure.is_turn() {
+                return Picked::Child(first);
             }
             self.rotate_assured(at, first);
+            let sure = &self.cold[at as usize].sure;
+            if at != LINK && self.hot[at as usize].is(ASSURED_LISTED) && !sure.is_turn() {
+                return Picked::TurnOver;
+            }
         }
     }
 
-    /// The first of those that lack of what is guaranteed gets its quantum, and goes behind them.
+    /// The first of those that lack of what is guaranteed begins another turn, behind the others.
     fn rotate_assured(&mut self, at: u32, first: u32) {
-        let quantum = self.cold[first as usize].sure.quantum();
+        let is_leaf = self.hot[first as usize].is(LEAF);
         let sure = &mut self.cold[first as usize].sure;
+        sure.begin_turn(is_leaf);
         let next = sure.next;
-        sure.deficit += quantum;
         if next != NIL {
             sure.next = NIL;
             let parent = &mut self.cold[at as usize].sure;
@@ -117,16 +135,22 @@ impl<P: Packet> Tree<P> {
             parent.first = next;
             self.cold[last as usize].sure.next = first;
         }
+        self.cold[at as usize].sure.had_turn(first);
     }
 
-    /// The first of those that lack of what is guaranteed does not any more.
+    /// The first of those that lack of what is guaranteed does not any more, or may not send. While
+    /// it waits for a cap it keeps what is left of its turn: where guarantees are cut, a node that
+    /// is near its cap would lose its part of those turns.
     fn pop_assured(&mut self, at: u32, first: u32, now: u64) {
         self.cold[at as usize].sure.first = self.cold[first as usize].sure.next;
         self.hot[first as usize].set(ASSURED_LISTED, false);
-        let sure = &mut self.cold[first as usize].sure;
-        // What it owes stays.
-        sure.deficit = sure.deficit.min(0);
-        if self.hot[first as usize].is(READY) {
+        let is_ready = self.hot[first as usize].is(READY);
+        let cold = &mut self.cold[first as usize];
+        if is_ready || cold.busy == 0 {
+            cold.sure.end_turn();
+        }
+        self.cold[at as usize].sure.had_turn(first);
+        if is_ready {
             self.await_guarantee(first, now);
         }
     }
@@ -155,7 +179,7 @@ impl<P: Packet> Tree<P> {
             let sure = &mut self.cold[parent as usize].sure;
             let last = core::mem::replace(&mut sure.last, node);
             if sure.first == NIL {
-                sure.first = node;
+                (sure.first, sure.end) = (node, node);
             } else {
                 self.cold[last as usize].sure.next = node;
             }
@@ -243,7 +267,7 @@ impl<P: Packet> Tree<P> {
             }
             if assured {
                 let sure = &mut self.cold[node as usize].sure;
-                sure.deficit -= spent;
+                sure.pay(spent);
                 sure.charge(now, bytes);
                 if !stays || !self.lacks(node, now) {
                     self.pop_assured(parent, node, now);

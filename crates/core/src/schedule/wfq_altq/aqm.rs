@@ -54,7 +54,7 @@ pub(super) struct Standing {
     queues: Box<[Codel]>,
     /// The time of a packet and a half at the link's rate.
     packets: Nanos,
-    /// Of the queues that hold packets, together.
+    /// Of the queues that hold packets, together: with an AQM, which alone asks.
     weights: u64,
 }
 
@@ -114,7 +114,7 @@ impl<P: Packet> WfqAltq<P> {
     /// A packet has left a queue: if that is empty it has no weight.
     #[inline]
     pub(super) fn ends(&mut self, queue: usize) {
-        if self.queues.is_empty(queue) {
+        if self.config.aqm.is_on() && self.queues.is_empty(queue) {
             self.standing.weights -= u64::from(self.slots[queue].weight.0);
         }
     }
@@ -122,7 +122,7 @@ impl<P: Packet> WfqAltq<P> {
     /// A packet comes to a queue: if that was empty it has its weight from now on.
     #[inline]
     pub(super) fn begins(&mut self, queue: usize) {
-        if self.queues.is_empty(queue) {
+        if self.config.aqm.is_on() && self.queues.is_empty(queue) {
             self.standing.weights += u64::from(self.slots[queue].weight.0);
         }
     }

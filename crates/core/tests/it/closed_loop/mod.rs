@@ -8,11 +8,13 @@ use evenkeel_core::link::{Link, LinkConfig, RingConfig};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::measure::congestion::{ClassIndex, Loss, Measured, Sensitivity, Smoother};
 use evenkeel_core::packet::Descriptor;
+use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
 use evenkeel_core::settings::Change;
 use evenkeel_core::settings::PerClass;
-use evenkeel_core::{BitRate, Bytes, Class, Nanos};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Weight};
 
 pub const RATE: BitRate = BitRate(10_000_000);
 const SECOND: u64 = 1_000_000_000;
@@ -126,6 +128,8 @@ impl Sketch {
 #[derive(Clone, Debug)]
 pub struct Second {
     pub index: Vec<ClassIndex>,
+    /// Of this second alone: the indexes above remember some four.
+    pub alone: Vec<ClassIndex>,
     pub x: Vec<Nanos>,
     pub limit: Vec<u32>,
 }
@@ -147,11 +151,11 @@ fn new_link_of(rate: BitRate, x: Vec<Nanos>, limit: u32) -> Loop {
         multi_backlog: MultiBacklog::MinX,
         ..LctConfig::with_delays(x)
     });
-    let config = LinkConfig {
-        ring: RingConfig { slots: 2, ..RingConfig::default() },
-        ..LinkConfig::paced(rate)
-    };
-    Link::new(config, lct.unwrap(), classes as u16).unwrap()
+    Link::new(link_of(rate), lct.unwrap(), classes as u16).unwrap()
+}
+
+fn link_of(rate: BitRate) -> LinkConfig {
+    LinkConfig { ring: RingConfig { slots: 2, ..RingConfig::default() }, ..LinkConfig::paced(rate) }
 }
 
 pub fn config_for(parts: &[Part]) -> ControlConfig {
@@ -200,6 +204,65 @@ pub fn run_at(
         _ => None,
     };
     let mut sketch = Sketch { x: vec![0; classes], neediest: None };
+    let turn = |link: &mut Loop, tick: Tick| {
+        match (tick, &mut controller) {
+            (Tick::Due(now), Some(controller)) => {
+                controller.run(now, link, &mut ()).unwrap();
+                check(controller, link);
+            }
+            (Tick::Second(now, seen), _) if matches!(law, Law::Sketch) => {
+                for knob in sketch.step(seen) {
+                    link.set(now, &knob, &mut ()).unwrap();
+                }
+            }
+            _ => {}
+        }
+        controller.as_ref().map_or(Nanos(u64::MAX), Controller::due)
+    };
+    let knobs = |link: &Loop| {
+        let classes = (0..classes as u16).map(Class);
+        let x = classes.clone().map(|c| link.scheduler().x_delay(c).unwrap());
+        (x.collect(), classes.map(|c| link.scheduler().limit(c).unwrap()).collect())
+    };
+    let seconds = drive(&mut link, (parts, load, seed), seconds, turn, knobs);
+    Run { seconds, link, controller }
+}
+
+/// The same under WFQ/ALTQ with these weights and this queue limit of each class.
+pub fn run_wfq(
+    parts: &[Part],
+    load: &dyn Fn(u64, usize) -> f64,
+    seconds: u64,
+    (weights, limit): (Vec<Weight>, u32),
+    seed: u64,
+) -> Vec<Second> {
+    let config =
+        WfqAltqConfig { limit: PerClass::all(limit), ..WfqAltqConfig::with_weights(weights) };
+    let mut link =
+        Link::new(link_of(RATE), WfqAltq::new(config).unwrap(), parts.len() as u16).unwrap();
+    let knobs = |_: &Link<_, _>| (Vec::new(), Vec::new());
+    drive(&mut link, (parts, load, seed), seconds, |_, _| Nanos(u64::MAX), knobs)
+}
+
+/// What whoever turns the knobs hears of.
+enum Tick<'a> {
+    Start,
+    /// What it wanted to do by now.
+    Due(Nanos),
+    /// The end of a second: who had traffic, and the indexes.
+    Second(Nanos, &'a [(bool, ClassIndex)]),
+}
+
+/// Runs a link under load. `turn` gives the time it wants to be called again.
+fn drive<S: Scheduler<Descriptor>>(
+    link: &mut Link<Descriptor, S>,
+    (parts, load, seed): (&[Part], &dyn Fn(u64, usize) -> f64, u64),
+    seconds: u64,
+    mut turn: impl FnMut(&mut Link<Descriptor, S>, Tick<'_>) -> Nanos,
+    knobs: impl Fn(&Link<Descriptor, S>) -> (Vec<Nanos>, Vec<u32>),
+) -> Vec<Second> {
+    let classes = parts.len();
+    let rate = link.config().rate.unwrap();
     let mut random: Vec<Random> =
         (0..classes).map(|c| Random::new(seed * 101 + c as u64)).collect();
     let mut next: Vec<u64> = (0..classes as u64).map(|c| 1_000 + c * 37_000).collect();
@@ -207,15 +270,15 @@ pub fn run_at(
     let mut before = Qostat::new(classes as u16);
     let mut out = Vec::new();
     let mut end_of_second = SECOND;
+    let mut due = turn(link, Tick::Start);
     loop {
         let (class, arrival) = next.iter().copied().enumerate().min_by_key(|(_, at)| *at).unwrap();
-        let due = controller.as_ref().map_or(u64::MAX, |c| c.due().0);
-        let now = arrival.min(due).min(end_of_second);
+        let now = arrival.min(due.0).min(end_of_second);
         if now == end_of_second {
             link.advance(Nanos(now), &mut ());
             let window = link.qostat().since(&before);
             before = link.qostat().clone();
-            let mut index = Vec::new();
+            let (mut seen, mut alone) = (Vec::new(), Vec::new());
             for (c, part) in parts.iter().enumerate() {
                 let meter = window.class(Class(c as u16));
                 let (delay, loss) = &mut smooth[c];
@@ -223,42 +286,26 @@ pub fn run_at(
                     delay.take(mean.0, 1 << 14);
                 }
                 let all = meter.out_packets + meter.dropped_packets();
-                loss.take(Loss::of(meter.dropped_packets(), all).bits().into(), 1 << 14);
-                index.push(part.sensitivity.index(Measured {
-                    delay: Nanos(delay.value().unwrap_or(0)),
-                    loss: Loss::from_bits(loss.value().unwrap_or(0) as u32),
-                }));
+                let lost = Loss::of(meter.dropped_packets(), all);
+                loss.take(lost.bits().into(), 1 << 14);
+                let index = |delay, loss| part.sensitivity.index(Measured { delay, loss });
+                alone.push(index(meter.delay_mean().unwrap_or_default(), lost));
+                let delay = Nanos(delay.value().unwrap_or(0));
+                let loss = Loss::from_bits(loss.value().unwrap_or(0) as u32);
+                seen.push((meter.in_packets > 0, index(delay, loss)));
             }
-            if matches!(law, Law::Sketch) {
-                let active: Vec<_> = (0..classes)
-                    .map(|c| window.class(Class(c as u16)).in_packets > 0)
-                    .zip(index.iter().copied())
-                    .collect();
-                for knob in sketch.step(&active) {
-                    link.set(Nanos(now), &knob, &mut ()).unwrap();
-                }
-            }
-            let of = |f: &dyn Fn(Class) -> u64| {
-                (0..classes as u16).map(|c| f(Class(c))).collect::<Vec<_>>()
-            };
-            out.push(Second {
-                index,
-                x: of(&|c| link.scheduler().x_delay(c).unwrap().0).into_iter().map(Nanos).collect(),
-                limit: of(&|c| link.scheduler().limit(c).unwrap().into())
-                    .into_iter()
-                    .map(|l| l as u32)
-                    .collect(),
-            });
+            due = turn(link, Tick::Second(Nanos(now), &seen));
+            let (x, limit) = knobs(link);
+            let index = seen.into_iter().map(|(_, index)| index).collect();
+            out.push(Second { index, alone, x, limit });
             if out.len() as u64 == seconds {
-                return Run { seconds: out, link, controller };
+                return out;
             }
             end_of_second += SECOND;
             continue;
         }
-        if now == due {
-            let controller = controller.as_mut().unwrap();
-            controller.run(Nanos(now), &mut link, &mut ()).unwrap();
-            check(controller, &link);
+        if now == due.0 {
+            due = turn(link, Tick::Due(due));
             continue;
         }
         let part = &parts[class];

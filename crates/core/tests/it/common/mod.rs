@@ -75,6 +75,37 @@ impl Packet for TestPacket {
     }
 }
 
+/// A packet with a subscriber.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mail {
+    pub packet: TestPacket,
+    pub to: u32,
+}
+
+impl Packet for Mail {
+    fn ip_len(&self) -> Bytes {
+        self.packet.ip_len()
+    }
+    fn wire_len(&self) -> Bytes {
+        self.packet.wire_len()
+    }
+    fn class(&self) -> Class {
+        self.packet.class()
+    }
+    fn flow(&self) -> FlowKey {
+        self.packet.flow
+    }
+    fn flow_hash(&self) -> u64 {
+        self.packet.flow_hash()
+    }
+    fn arrival(&self) -> Nanos {
+        self.packet.arrival
+    }
+    fn subscriber(&self) -> u32 {
+        self.to
+    }
+}
+
 /// One of 256 flows; every fourth is IPv6.
 pub fn flow(n: u8) -> FlowKey {
     let (source, destination) = if n % 4 == 3 {

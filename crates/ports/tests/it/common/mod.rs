@@ -53,6 +53,11 @@ pub fn pings(lab: &TestNet, from: &str, to: &str) -> bool {
     lab.try_output(from, &format!("ping -n -c 1 -W 1 {to}")).0
 }
 
+/// Whether echo requests are answered: a busy machine may lose one, or be late for it.
+pub fn reaches(lab: &TestNet, from: &str, to: &str) -> bool {
+    lab.try_output(from, &format!("ping -n -c 1 -i 0.2 -w 5 {to}")).0
+}
+
 /// Runs `work` in a namespace, on a thread of its own.
 pub fn inside<T: Send>(net: &TestNet, node: &str, work: impl FnOnce() -> T + Send) -> T {
     evenkeel_ports::sys::in_netns(&net.name(node), work).unwrap()

@@ -81,7 +81,7 @@ fn verdicts(verdicts: &[Verdict]) -> String {
     badge(*worst) + &of
 }
 
-pub(super) fn expectations(comparison: &Comparison) -> String {
+pub(in crate::html) fn expectations(comparison: &Comparison) -> String {
     let Some(head) = comparison.head() else { return String::new() };
     if head.judgements.is_empty() {
         return String::new();
@@ -138,11 +138,11 @@ pub(super) fn expectations(comparison: &Comparison) -> String {
 }
 
 /// Means per step, class and world.
-pub(super) fn numbers(comparison: &Comparison) -> String {
+pub(in crate::html) fn numbers(comparison: &Comparison) -> String {
     let names = comparison.classes();
     let mut html = String::from(
         "<section>\n<h2>Numbers per step</h2>\n<div class=\"scroll\"><table \
-         class=\"wide\"><thead><tr><th>step</th><th>class</th><th>world</th><th \
+         class=\"wide\"><thead><tr><th>step</th><th>class</th><th>run</th><th \
          class=\"n\">sent/s</th><th class=\"n\">dropped/s</th><th class=\"n\">queue, \
          packets</th><th class=\"n\">mean delay, ms</th><th class=\"n\">p99, ms</th></tr></thead>",
     );
@@ -155,6 +155,7 @@ pub(super) fn numbers(comparison: &Comparison) -> String {
             let mut first_of_step = true;
             for (colour, class) in names.iter().enumerate() {
                 let mut first_of_class = true;
+                let mut simulated = Row::default();
                 for (world, runs) in comparison.worlds.iter().zip(&stats) {
                     let rows: Vec<_> = runs
                         .iter()
@@ -188,19 +189,79 @@ pub(super) fn numbers(comparison: &Comparison) -> String {
                         escape(&step_cell),
                         escape(&world.label)
                     );
-                    let cells = [
-                        estimate(of(|c| Some(c.sent)), grouped),
-                        estimate(of(|c| Some(c.dropped)), grouped),
-                        estimate(of(|c| Some(c.qlen)), |v| format!("{v:.1}")),
-                        estimate(of(|c| c.transit.map(|d| d.mean_us)), micros),
-                        estimate(of(|c| c.transit.map(|d| d.p99_us)), micros),
+                    let row = [
+                        of(|c| Some(c.sent)),
+                        of(|c| Some(c.dropped)),
+                        of(|c| Some(c.qlen)),
+                        of(|c| c.transit.map(|d| d.mean_us)),
+                        of(|c| c.transit.map(|d| d.p99_us)),
                     ];
-                    html += &cells.map(|cell| format!("<td class=\"n\">{cell}</td>")).concat();
-                    html += "</tr>";
+                    let beside = (world.world == "lab").then_some(&simulated);
+                    html += &format!("{}</tr>", cells(&row, beside));
+                    if world.world == "sim" {
+                        simulated = row;
+                    }
                 }
             }
             html += "</tbody>";
         }
     }
-    html + "</table></div>\n</section>\n"
+    let world = |name: &str| comparison.worlds.iter().any(|world| world.world == name);
+    let legend = if world("sim") && world("lab") { DIFFERS } else { "" };
+    html + "</table></div>\n" + legend + "</section>\n"
+}
+
+/// Sent, dropped, queue, mean delay, 99th percentile.
+type Row = [Option<Estimate>; 5];
+
+/// Below these nothing is marked: packets/s, packets/s, packets, us, us.
+const FLOORS: [f64; 5] = [1.0, 1.0, 0.5, 100.0, 100.0];
+
+const DIFFERS: &str = "<p class=\"remark\">≠: real packets differ from the simulation. Their \
+                       intervals are apart, and the means by more than 5 %; of single runs, the \
+                       means by more than a quarter. Below a packet per second, half a packet in \
+                       the queue and 0.1 ms nothing is marked.</p>\n";
+
+/// The cells of a row, marked where they differ from those of the simulation `beside` them.
+fn cells(row: &Row, beside: Option<&Row>) -> String {
+    let texts: [fn(f64) -> String; 5] =
+        [grouped, grouped, |packets| format!("{packets:.1}"), micros, micros];
+    let cell = |at: usize| {
+        let apart = beside.is_some_and(|beside| differ(beside[at], row[at], FLOORS[at]));
+        let mark = if apart { "<b class=\"differs\">≠</b> " } else { "" };
+        format!("<td class=\"n\">{mark}{}</td>", estimate(row[at], texts[at]))
+    };
+    (0..row.len()).map(cell).collect()
+}
+
+/// Whether two estimates of one quantity are too far apart for chance, and by more than `floor`.
+fn differ(a: Option<Estimate>, b: Option<Estimate>, floor: f64) -> bool {
+    let Some((a, b)) = a.zip(b) else { return false };
+    let (gap, larger) = ((a.mean - b.mean).abs(), a.mean.abs().max(b.mean.abs()));
+    let apart = match a.half.zip(b.half) {
+        Some((first, second)) => gap > first + second && gap > 0.05 * larger,
+        None => gap > 0.25 * larger,
+    };
+    apart && gap > floor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_chance_does_not_explain_is_marked() {
+        let of = |values: &[f64]| Estimate::of(values);
+        // A second hop: nothing in the simulator, 7 ms on real packets.
+        assert!(differ(of(&[0.0]), of(&[7_000.0]), 100.0));
+        assert!(!differ(of(&[0.0]), of(&[7.0]), 100.0), "microseconds");
+        assert!(!differ(of(&[800.0]), of(&[950.0]), 100.0), "single runs, 16 %");
+        let (low, high) = (of(&[100.0, 101.0, 102.0]), of(&[120.0, 121.0, 122.0]));
+        assert!(differ(low, high, 1.0) && !differ(low, low, 1.0));
+        assert!(!differ(low, of(&[60.0, 121.0, 180.0]), 1.0), "its interval is wide");
+        assert!(!differ(None, high, 1.0));
+        let row = |mean: f64| [of(&[mean]); 5];
+        assert_eq!(cells(&row(5_000.0), Some(&row(1_000.0))).matches('≠').count(), 5);
+        assert_eq!(cells(&row(5_000.0), None).matches('≠').count(), 0);
+    }
 }

@@ -1,204 +1,17 @@
-//! `evenkeel serve` over real sockets, with a stand-in for the router.
+//! What is answered at which path, and what changes it.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use evenkeel_config::RouterConfig;
-use evenkeel_control::{JournalLine, Server as Control, Target, Version};
-use evenkeel_core::Bytes;
-use evenkeel_core::measure::ClassCounters;
-use evenkeel_router::snapshot::{
-    AdmissionSnapshot, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot,
-};
-use evenkeel_router::{Command, CommandError, Reply};
-use evenkeel_serve::{HEADERS_WITHIN, Hook, MAX_CONNECTIONS, Options, ServeError, Server, Watched};
+use evenkeel_control::{JournalLine, Version};
+use evenkeel_serve::{Hook, Options, ServeError, Server};
 use serde_json::Value;
 
-const CONFIG: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n";
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Every time it is asked, a second has passed and 1000 packets more have left. Notes all else.
-#[derive(Default)]
-struct Ticking {
-    asked: Mutex<u64>,
-    /// Its port.
-    down: Mutex<bool>,
-    /// What it says that has happened, if it keeps that.
-    journal: Mutex<Option<Vec<JournalLine>>>,
-    changes: Mutex<Vec<String>>,
-}
-
-impl Target for Ticking {
-    fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        match command {
-            Command::Show => {}
-            Command::Explain { flow, .. } => {
-                return Ok(Reply::Text(format!("nothing of {flow}\nat all\n")));
-            }
-            Command::Busiest { .. } => return Ok(Reply::Busiest(Vec::new())),
-            change => {
-                self.changes.lock().unwrap().push(format!("{change:?}"));
-                return Ok(Reply::Done);
-            }
-        }
-        let mut asked = self.asked.lock().unwrap();
-        *asked += 1;
-        let mut snapshot = snapshot(*asked);
-        snapshot.ports[0].up = !*self.down.lock().unwrap();
-        Ok(Reply::Snapshot(Box::new(snapshot)))
-    }
-
-    fn journal(&self, after: u64) -> Option<Vec<JournalLine>> {
-        let lines = self.journal.lock().unwrap().clone()?;
-        Some(lines.into_iter().filter(|line| line.number > after).collect())
-    }
-}
-
-fn snapshot(second: u64) -> Snapshot {
-    let packets = second * 1_000;
-    let class = ClassSnapshot {
-        name: "rest".into(),
-        counts: ClassCounters {
-            in_packets: packets,
-            out_packets: packets,
-            ..ClassCounters::of_sent(packets, Bytes(packets * 1_000))
-        },
-        dropped: [("queue_full".to_owned(), second)].into(),
-        delay_sum_ns: packets * 100_000,
-        delay_max_ns: 100_000,
-        delay_buckets: vec![(98_304, packets)],
-        ..ClassSnapshot::default()
-    };
-    let admission = AdmissionSnapshot {
-        refused: [("admission_fair_rate".to_owned(), second)].into(),
-        ..AdmissionSnapshot::default()
-    };
-    let link = LinkSnapshot {
-        port: "wan".into(),
-        discipline: "pdrr".into(),
-        rate_bps: Some(10_000_000),
-        admission: Some(admission),
-        classes: vec![class],
-        ..LinkSnapshot::default()
-    };
-    let port = PortSnapshot {
-        name: "wan".into(),
-        up: true,
-        dropped: [("no_route".to_owned(), second)].into(),
-        ..PortSnapshot::default()
-    };
-    let time_ns = second * 1_000_000_000;
-    Snapshot {
-        time_ns,
-        uptime_ns: time_ns,
-        router: "r1".into(),
-        ports: vec![port],
-        links: vec![link],
-        ..Snapshot::default()
-    }
-}
-
-struct Setup {
-    folder: tempfile::TempDir,
-    target: Arc<Ticking>,
-}
-
-impl Setup {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), target: Arc::default() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("monitor.sock")
-    }
-
-    /// The router, which is asked at its monitoring socket.
-    fn router(&self) -> Control {
-        let config = RouterConfig::parse(CONFIG, "router.toml").unwrap();
-        let path = self.folder.path().join("control.sock");
-        let mut control = Control::start(&path, &config, None, Arc::clone(&self.target)).unwrap();
-        control.monitor(&self.socket(), None).unwrap();
-        control
-    }
-
-    fn serve(&self) -> Server {
-        Server::start(self.options()).unwrap()
-    }
-
-    /// With files of the past.
-    fn options(&self) -> Options {
-        let history = Some((self.folder.path().join("past"), 256 << 10));
-        Options { history, ..options(vec![watched("edge", &self.socket())]) }
-    }
-}
-
-fn watched(name: &str, socket: &Path) -> Watched {
-    Watched { name: name.to_owned(), socket: socket.to_owned() }
-}
-
-fn options(routers: Vec<Watched>) -> Options {
-    Options {
-        routers,
-        listen: "127.0.0.1:0".parse().unwrap(),
-        interval: Duration::from_millis(200),
-        hosts: vec!["router.lan".to_owned()],
-        history: None,
-        hook: None,
-    }
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-/// Sends bytes as they are; the status and everything that comes back.
-fn raw(address: SocketAddr, request: &[u8]) -> (u16, String) {
-    let mut stream = connect(address);
-    // It may hang up before it has read everything.
-    let _ = stream.write_all(request);
-    let mut reply = Vec::new();
-    let _ = stream.read_to_end(&mut reply);
-    let reply = String::from_utf8_lossy(&reply).into_owned();
-    let status = reply.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0);
-    (status, reply)
-}
-
-fn ask(address: SocketAddr, method: &str, path: &str, host: &str) -> (u16, String) {
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    raw(address, request.as_bytes())
-}
-
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let (status, reply) = ask(address, "GET", path, "127.0.0.1");
-    (status, reply.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
-}
-
-fn json(address: SocketAddr, path: &str) -> Value {
-    let (status, body) = get(address, path);
-    assert_eq!(status, 200, "{path}: {body}");
-    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
-}
-
-/// Waits until something is so; it may take its time on a busy machine.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn status(server: &Server) -> Value {
-    json(server.address(), "/api/v1/routers")["routers"][0].clone()
-}
+use crate::bed::{Setup, ask, connect, event, get, json, options, status, until, watched};
 
 #[test]
 fn state_windows_metrics_and_the_page_are_served() {
@@ -225,7 +38,15 @@ fn state_windows_metrics_and_the_page_are_served() {
     assert!(metrics.contains(line) && metrics.ends_with("# EOF\n"), "{metrics}");
     let (code, page) = get(at, "/");
     assert!(code == 200 && page.contains("<title>Evenkeel</title>"));
-    for path in ["/page.js", "/more.js", "/page.css", "/uPlot.js", "/uPlot.css", "/uPlot.LICENSE"] {
+    for path in [
+        "/page.js",
+        "/lists.js",
+        "/more.js",
+        "/page.css",
+        "/uPlot.js",
+        "/uPlot.css",
+        "/uPlot.LICENSE",
+    ] {
         assert!(page.contains(path) && get(at, path).0 == 200, "{path}");
     }
 }
@@ -242,8 +63,9 @@ fn the_description_of_the_api_is_true() {
         !json(at, "/api/v1/routers/edge/windows")["windows"].as_array().unwrap().is_empty()
     });
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 10);
-    for path in paths.keys().filter(|path| !path.ends_with("/events")) {
+    assert_eq!(paths.len(), 12);
+    let read = paths.iter().filter(|(_, methods)| methods.get("get").is_some());
+    for (path, _) in read.filter(|(path, _)| !path.ends_with("/events")) {
         let query = match path.rsplit_once('/').map_or("", |(_, name)| name) {
             "history" => "?from_ms=0",
             "explain" => "?flow=10.0.0.1:5-%3E10.0.0.2:6/udp",
@@ -253,6 +75,14 @@ fn the_description_of_the_api_is_true() {
         assert_eq!(get(at, &path).0, 200, "{path}");
     }
     let schemas = &api["components"]["schemas"];
+    // Ann sends more than carol, and waits for her site.
+    let told = json(at, "/api/v1/routers/edge/subscribers?top=2");
+    let people = told["subscribers"].as_array().unwrap();
+    let limits: Vec<_> = people.iter().map(|one| (&one["name"], &one["limit"])).collect();
+    assert_eq!(limits, [(&"ann".into(), &"north".into()), (&"carol".into(), &Value::Null)]);
+    for (field, _) in people[0].as_object().unwrap() {
+        assert!(schemas["subscriber"]["properties"].get(field).is_some(), "{field}");
+    }
     let window = &json(at, "/api/v1/routers/edge/windows")["windows"][0];
     let link = &window["links"][0];
     let told =
@@ -289,56 +119,6 @@ fn nothing_can_be_changed_and_strangers_names_are_refused() {
     let (_, reply) = ask(at, "GET", "/", "localhost");
     assert!(reply.contains("content-security-policy: default-src 'none'"), "{reply}");
     assert_eq!(*setup.target.changes.lock().unwrap(), Vec::<String>::new());
-}
-
-#[test]
-fn nonsense_is_refused_and_everybody_else_is_served() {
-    let setup = Setup::new();
-    let _router = setup.router();
-    let server = setup.serve();
-    let at = server.address();
-    let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    for path in [
-        "/../etc/passwd",
-        "/%2e%2e/%2e%2e/etc/passwd",
-        "/api/v1/routers/%2e%2e/state",
-        "/api/v1/routers/%ff%fe/state",
-        "/api/v1/routers/nobody/windows",
-        "//",
-        "/page.js/..",
-    ] {
-        let (status, reply) = raw(at, format!("GET {path} {head}").as_bytes());
-        assert!((400..500).contains(&status), "{path}: {reply}");
-        assert!(!reply.contains("root:"), "{reply}");
-    }
-    for query in ["last=-1", "last=x", "last=99999999999999999999999", "other=1"] {
-        let path = format!("/api/v1/routers/edge/windows?{query}");
-        assert_eq!(get(at, &path).0, 400, "{query}");
-    }
-    for request in [
-        b"\xff\xfe\xfd garbage\r\n\r\n".to_vec(),
-        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec(), vec![b'x'; 64 << 10]].concat(),
-        b"GET / HTTP/1.1\r\nHost: \xff\xff\r\nConnection: close\r\n\r\n".to_vec(),
-    ] {
-        let (status, reply) = raw(at, &request);
-        assert!(status == 0 || (400..500).contains(&status), "{status}: {reply}");
-    }
-    assert_eq!(get(at, "/metrics").0, 200);
-}
-
-/// Reads events until one of this kind comes; its data.
-fn event(lines: &mut impl BufRead, kind: &str) -> Value {
-    let mut line = String::new();
-    let mut found = false;
-    loop {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "the stream has ended");
-        if let Some(data) = line.trim_end().strip_prefix("data: ").filter(|_| found) {
-            return serde_json::from_str(data).unwrap();
-        }
-        found = line.trim_end() == format!("event: {kind}") || (found && line.trim() != "");
-    }
 }
 
 #[test]
@@ -494,29 +274,6 @@ fn routers_of_other_versions_are_refused_with_both_versions() {
     let own = Version::own().to_string();
     assert!(error().contains("control protocol 77 (evenkeel 9.8.7)") && error().contains(&own));
     assert_eq!(get(server.address(), "/api/v1/routers/edge/state").0, 503);
-}
-
-/// More connections than there are places, which send a little and then nothing: they lose their
-/// places, and who comes later is served.
-#[test]
-fn slow_clients_lose_their_places() {
-    let setup = Setup::new();
-    let _router = setup.router();
-    let server = setup.serve();
-    let begun = Instant::now();
-    let slow: Vec<TcpStream> = (0..MAX_CONNECTIONS + 50)
-        .map(|_| {
-            let mut stream = connect(server.address());
-            stream.write_all(b"GET / HTTP/1.1\r\nHost: loc").unwrap();
-            stream
-        })
-        .collect();
-    assert_eq!(get(server.address(), "/metrics").0, 200);
-    assert!(begun.elapsed() < HEADERS_WITHIN + PATIENCE);
-    let mut first = &slow[0];
-    let mut rest = Vec::new();
-    let _ = first.read_to_end(&mut rest);
-    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
 }
 
 #[test]

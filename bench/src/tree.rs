@@ -1,0 +1,245 @@
+//! `evenkeel-bench tree`: what a tree of subscribers costs per packet, in time and in instructions,
+//! beside flat PDRR of the same run with as many flows, all of them backlogged; and its memory.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
+use evenkeel_core::schedule::pdrr::PdrrConfig;
+use evenkeel_core::schedule::tree::{Kind, LINK, Plan, PlanNode, TreeConfig, UNKNOWN};
+use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
+use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler};
+
+use crate::instructions;
+use crate::timing::{Case, Rounds};
+
+const PEOPLE: [u32; 3] = [1_000, 10_000, 100_000];
+/// Children of a site, and of a sector below it: link, site, sector, subscriber are four levels.
+const SECTORS: u32 = 10;
+const IN_SECTOR: u32 = 25;
+const ROUNDS: usize = 5;
+const PACKETS: u64 = 200_000;
+const BURST: u64 = 32;
+/// The wire takes a packet of 1,000 bytes each 100 ns.
+const SPACING: u64 = 100;
+
+#[derive(Clone, Debug)]
+struct Mail {
+    flow: PackedFlow,
+    hash: u64,
+    to: u32,
+    arrival: Nanos,
+}
+
+impl Packet for Mail {
+    fn ip_len(&self) -> Bytes {
+        Bytes(1_000)
+    }
+    fn wire_len(&self) -> Bytes {
+        Bytes(1_038)
+    }
+    fn class(&self) -> Class {
+        Class(0)
+    }
+    fn flow(&self) -> FlowKey {
+        self.flow.unpack()
+    }
+    fn packed_flow(&self) -> PackedFlow {
+        self.flow
+    }
+    fn flow_hash(&self) -> u64 {
+        self.hash
+    }
+    fn arrival(&self) -> Nanos {
+        self.arrival
+    }
+    fn subscriber(&self) -> u32 {
+        self.to
+    }
+}
+
+fn mail(person: u32, to: u32, now: Nanos) -> Mail {
+    let hash = (u64::from(person) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
+    let flow = FlowKey {
+        source: address(0xac10_0001),
+        destination: address(0x0a00_0000 | person),
+        protocol: 6,
+        source_port: 443,
+        destination_port: 50_000,
+        flow_label: 0,
+    };
+    Mail { flow: PackedFlow::new(&flow), hash: hash ^ hash >> 29, to, arrival: now }
+}
+
+/// Sites of sectors of people, and the places of these.
+fn town(people: u32, cap: Option<BitRate>) -> (Plan, Vec<u32>) {
+    let mut plan = Plan::default();
+    let mut at = UNKNOWN;
+    let mut put = |kind, parent, cap, weight| {
+        at += 1;
+        plan.put(at, PlanNode { kind, parent, cap, weight, ..PlanNode::default() })
+            .expect("there is room");
+        at
+    };
+    let mut places = Vec::new();
+    let (mut site, mut sector) = (LINK, LINK);
+    for person in 0..people {
+        if person % (SECTORS * IN_SECTOR) == 0 {
+            site = put(Kind::Inner, LINK, None, 1_000);
+        }
+        if person % IN_SECTOR == 0 {
+            sector = put(Kind::Inner, site, None, 1_000);
+        }
+        places.push(put(Kind::Leaf, sector, cap, 1_000 + person % 4 * 500));
+    }
+    (plan, places)
+}
+
+/// Flat PDRR first: what the others are compared with.
+pub(crate) const KINDS: [&str; 3] = ["pdrr", "tree", "tree-caps"];
+/// Numbers of subscribers of which instructions are counted.
+pub(crate) const COUNTED: [u32; 2] = [1_000, 100_000];
+
+/// A scheduler with room for three packets of each, and the places of all.
+fn config(kind: &str, people: u32) -> (DisciplineConfig, Vec<u32>) {
+    let buffer = people * 3;
+    // Each may send a tenth more than its part: caps are looked at, and bind now and then.
+    let part = 1_038 * 8 * 1_000_000_000 / SPACING / u64::from(people);
+    let cap = (kind == "tree-caps").then_some(BitRate(part * 11 / 10));
+    let (plan, places) = town(people, cap);
+    let config = match kind {
+        "pdrr" => DisciplineConfig::Pdrr(PdrrConfig {
+            buffer: Buffer::packets(buffer),
+            flows: KnownFlows::up_to(people),
+            ..PdrrConfig::default()
+        }),
+        _ => DisciplineConfig::Tree(TreeConfig {
+            plan: Arc::new(plan),
+            buffer,
+            ..TreeConfig::default()
+        }),
+    };
+    (config, places)
+}
+
+/// All of them backlogged.
+pub(crate) struct Full {
+    scheduler: AnyScheduler<Mail>,
+    places: Vec<u32>,
+    now: Nanos,
+}
+
+impl Full {
+    pub(crate) fn new(kind: &str, people: u32) -> Self {
+        let (config, places) = config(kind, people);
+        let scheduler = config.build(1).expect("the settings are in range");
+        let mut full = Self { scheduler, places, now: Nanos::from_secs(1) };
+        for _ in 0..2 {
+            for person in 0..people {
+                full.arrive(person);
+            }
+        }
+        full
+    }
+
+    fn arrive(&mut self, person: u32) {
+        let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+        let packet = mail(person, self.places[person as usize], self.now);
+        let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
+    }
+
+    /// A packet leaves, and another of the same person comes: all stay backlogged.
+    pub(crate) fn run(&mut self, packets: u64) {
+        for _ in 0..packets / BURST {
+            self.now += Nanos(SPACING * BURST);
+            let mut came = [0; BURST as usize];
+            let mut count = 0;
+            for _ in 0..BURST {
+                let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+                if let Some(packet) = self.scheduler.dequeue(self.now, &mut lost) {
+                    let IpAddr::V4(address) = packet.flow().destination else { continue };
+                    came[count] = address.to_bits() & 0xff_ffff;
+                    count += 1;
+                }
+            }
+            came[..count].iter().for_each(|person| self.arrive(*person));
+        }
+    }
+
+    fn time(&mut self) -> f64 {
+        let begin = Instant::now();
+        self.run(PACKETS);
+        begin.elapsed().as_nanos() as f64 / PACKETS as f64
+    }
+}
+
+pub(crate) fn run() {
+    println!(
+        "A tree of four levels beside flat PDRR with as many flows, all backlogged: a packet out \
+         and one in ({ROUNDS} rounds in turn)"
+    );
+    println!(
+        "  {:>9} {:<12} {:>10} {:>17} {:>7}",
+        "people", "", "ns/packet", "(min to max)", "to PDRR"
+    );
+    for people in PEOPLE {
+        let mut fulls = KINDS.map(|kind| (kind, Full::new(kind, people)));
+        for (kind, full) in &mut fulls {
+            full.run(PACKETS);
+            let counted = allocation_counter::measure(|| full.run(PACKETS)).count_total;
+            assert_eq!(counted, 0, "{kind} allocates per packet");
+        }
+        let mut cases: Vec<Case<'_>> = fulls
+            .iter_mut()
+            .map(|(kind, full)| -> Case<'_> { ((*kind).to_owned(), Box::new(|| full.time())) })
+            .collect();
+        let rounds = Rounds::run(ROUNDS, &mut cases);
+        for (index, (kind, spread)) in rounds.rows().enumerate() {
+            let spread = spread.expect("nothing is refused here");
+            println!(
+                "  {people:>9} {kind:<12} {:>10.1} {:>17} {:>7.2}",
+                spread.median,
+                format!("({:.1} to {:.1})", spread.min, spread.max),
+                rounds.ratio(index, 0)
+            );
+        }
+        println!("  {}", rounds.verdict());
+    }
+    memory();
+    instructions();
+}
+
+/// What the allocator is asked for, one direction: of a tree without room for packets to speak of.
+fn memory() {
+    println!("Memory of one direction, without traffic: names and prefixes apart");
+    for people in PEOPLE {
+        let (plan, _) = town(people, Some(BitRate::from_mbps(100)));
+        let (plan, buffer) = (Arc::new(plan), 64);
+        let config = DisciplineConfig::Tree(TreeConfig { plan, buffer, ..TreeConfig::default() });
+        let mut built = None;
+        let counted = allocation_counter::measure(|| built = config.build::<Mail>(1).ok());
+        assert!(built.is_some(), "the settings are in range");
+        println!(
+            "  {people:>9} subscribers {:>12} bytes, {:>4} each",
+            counted.bytes_current,
+            counted.bytes_current / i64::from(people)
+        );
+    }
+}
+
+fn instructions() {
+    println!("Instructions per packet (valgrind)");
+    for kind in KINDS {
+        for people in COUNTED {
+            let Some(each) = instructions::per_packet(&format!("people:{kind}:{people}")) else {
+                println!("  skipped: valgrind is missing or failed (make setup installs it)");
+                return;
+            };
+            println!("  {people:>9} {kind:<12} {each:>10.0}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Sampled flows: whether those that always wait are sent the same.
+//!
+//! Of all flows those whose hash, mixed, has enough zeros have a place in a small table, so that a
+//! packet of any other costs a comparison. In a window, the flows that waited all the time are
+//! compared: what the discipline gave of the most favoured less that of the least is the spread,
+//! exactly. Flows that are not in the sample are not seen: of n flows, f of which are treated
+//! wrongly, a sample of k misses all of them with a probability of about (1 - f/n)^k, and another
+//! sample is taken in the next window.
+//!
+//! A flow that gets a place may have packets waiting already: the discipline is asked for them at
+//! the next look, and until then the flow is not compared.
+
+use crate::packet::{FlowKey, Packet};
+use crate::units::Nanos;
+
+/// Places: as six bits tell apart.
+const PLACES: usize = 64;
+/// Spreads hashes over all bits (Knuth, 6.4).
+const MIXES: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Until then a window begins anew for flows that began to wait in it.
+const SETTLES: Nanos = Nanos::from_millis(20);
+/// How long flows are compared before others may take their places.
+const WINDOW: Nanos = Nanos::from_millis(1_000);
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Sampled {
+    hash: u64,
+    /// Until the discipline has been asked what waits.
+    fresh: Option<FlowKey>,
+    /// Waiting in the discipline, bytes on the wire.
+    waits: u64,
+    /// Given since the window began.
+    given: u64,
+    /// Has waited since the window began.
+    always: bool,
+}
+
+/// The sample.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Flows {
+    on: bool,
+    /// Hashes with none of these bits are in the sample.
+    mask: u64,
+    /// Changes with each window, so that the sample does.
+    turn: u64,
+    places: [Sampled; PLACES],
+    crowded: u32,
+    began: Nanos,
+}
+
+/// What a sample shows.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Spread {
+    /// How many flows were compared.
+    pub flows: u32,
+    /// What was sent of the most favoured less of the least, bytes on the wire.
+    pub bytes: u64,
+    /// What was sent of the least favoured.
+    pub least: u64,
+    /// Of how many flows one was sampled.
+    pub one_of: u64,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self {
+            on: false,
+            mask: 0,
+            turn: 0,
+            places: [Sampled::default(); PLACES],
+            crowded: 0,
+            began: Nanos::ZERO,
+        }
+    }
+}
+
+impl Flows {
+    pub(super) fn switch(&mut self, on: bool) {
+        self.on = on;
+    }
+
+    /// The place of a packet's flow, if it is of the sample.
+    #[inline]
+    fn find<P: Packet>(&mut self, packet: &P) -> Option<&mut Sampled> {
+        if !self.on {
+            return None;
+        }
+        let mixed = packet.flow_hash().wrapping_mul(MIXES);
+        if (mixed >> 32 ^ self.turn) & self.mask != 0 {
+            return None;
+        }
+        Some(&mut self.places[(mixed >> 58) as usize])
+    }
+
+    #[inline]
+    pub(super) fn came<P: Packet>(&mut self, packet: &P) {
+        let Some(place) = self.find(packet) else { return };
+        let (hash, length) = (packet.flow_hash(), packet.wire_len().0);
+        if place.hash == hash {
+            place.waits += length;
+        } else if place.waits == 0 {
+            let fresh = Some(packet.flow());
+            *place = Sampled { hash, fresh, waits: length, ..Sampled::default() };
+        } else {
+            self.crowded += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn given<P: Packet>(&mut self, packet: &P) {
+        let Some(place) = self.find(packet) else { return };
+        if place.hash == packet.flow_hash() {
+            place.given += packet.wire_len().0;
+            place.leaves(packet.wire_len().0);
+        }
+    }
+
+    #[inline]
+    pub(super) fn lost<P: Packet>(&mut self, packet: &P) {
+        let Some(place) = self.find(packet) else { return };
+        if place.hash == packet.flow_hash() {
+            place.leaves(packet.wire_len().0);
+        }
+    }
+
+    /// What the window has shown so far; begins another if it is over or shows nothing. `waits`
+    /// says what waits of a flow in the discipline.
+    pub(super) fn look(&mut self, now: Nanos, waits: impl Fn(&FlowKey, u64) -> u64) -> Spread {
+        if !self.on {
+            return Spread::default();
+        }
+        for place in &mut self.places {
+            if let Some(flow) = place.fresh.take() {
+                place.waits = waits(&flow, place.hash);
+            }
+        }
+        let spread = self.spread();
+        // Of many that wait by now few did when the window began.
+        let waiting = self.places.iter().filter(|place| place.waits > 0).count();
+        let few = waiting > 2 * spread.flows as usize && spread.bytes == 0
+            || now.saturating_sub(self.began) < SETTLES && waiting > spread.flows as usize;
+        if few || spread.flows < 2 || now.saturating_sub(self.began) >= WINDOW {
+            self.begin(now);
+        }
+        spread
+    }
+
+    fn spread(&self) -> Spread {
+        let (mut least, mut most, mut flows) = (u64::MAX, 0, 0);
+        for place in self.places.iter().filter(|place| place.always) {
+            (least, most) = (least.min(place.given), most.max(place.given));
+            flows += 1;
+        }
+        let bytes = most.saturating_sub(least);
+        let least = if flows == 0 { 0 } else { least };
+        Spread { flows, bytes, least, one_of: self.mask + 1 }
+    }
+
+    /// A window begins. A sample that has had no place for many flows becomes smaller, one that
+    /// found few becomes larger; a window that was full of other flows takes others.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        let taken = self.places.iter().filter(|place| place.waits > 0).count();
+        let over = now.saturating_sub(self.began) >= WINDOW;
+        self.began = now;
+        let crowded = self.crowded > 8 && taken > PLACES / 2;
+        self.crowded = 0;
+        if crowded || over && self.mask != 0 {
+            self.mask = match taken {
+                _ if crowded => self.mask << 1 | 1,
+                few if few < PLACES / 8 => self.mask >> 1,
+                _ => self.mask,
+            };
+            self.turn =
+                self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) & self.mask;
+            self.places = [Sampled::default(); PLACES];
+            return;
+        }
+        for place in &mut self.places {
+            (place.given, place.always) = (0, place.waits > 0);
+        }
+    }
+}
+
+impl Sampled {
+    fn leaves(&mut self, length: u64) {
+        self.waits = self.waits.saturating_sub(length);
+        self.always &= self.waits > 0;
+    }
+}
