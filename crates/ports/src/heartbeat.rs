@@ -117,6 +117,17 @@ impl Heartbeat {
         Nanos(oldest).saturating_add(self.limit)
     }
 
+    /// A first sign of life for the workers that wait for their turn to take over: programs look at
+    /// all of them as soon as the first has. One that has given one before is left alone: whether
+    /// it was silent for too long is for itself to find.
+    pub fn vouch(&self, workers: usize) {
+        let now = monotonic_now().0;
+        for worker in 0..workers {
+            let word = self.word(worker);
+            let _beats = word.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     /// Workers from this one on are no more: their silence means nothing.
     pub fn retire(&self, from: usize) {
         (from..MAX_WORKERS).for_each(|worker| self.word(worker).store(0, Ordering::Release));

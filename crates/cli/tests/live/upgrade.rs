@@ -89,7 +89,8 @@ fn upgraded(live: &mut Live) -> Came {
     let before = forwarded(live);
     let server = live.net.start_for(60, "b", "iperf3 -s -1 -p 5002");
     eventually("iperf3 listens", || live.net.output("b", "ss -ltn").contains(":5002"));
-    let load = "iperf3 -c 10.2.0.2 -p 5002 -u -b 16M -l 1000 -t 14 -J";
+    // Of several flows, so that some come in every queue.
+    let load = "iperf3 -c 10.2.0.2 -p 5002 -u -P 8 -b 2M -l 1000 -t 14 -J";
     let load = live.net.start_for(60, "a", load);
     let mut slowest = Duration::ZERO;
     std::thread::sleep(Duration::from_secs(1));

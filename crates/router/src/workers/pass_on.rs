@@ -110,6 +110,7 @@ impl WorkerPool {
             }
         };
         let mut result = Ok(());
+        self.heart.vouch(new.len());
         for (worker, passed) in new.into_iter().zip(parcels) {
             let handover = Handover {
                 workers: Vec::new(),

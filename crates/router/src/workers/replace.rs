@@ -81,6 +81,7 @@ impl WorkerPool {
             }
             return Err(not_possible(error));
         }
+        members.heart.vouch(new.len());
         let (handles, result) = start_replacements(new, drained, cut, plan.buffers, threads);
         self.count.store(handles.len(), Ordering::Relaxed);
         members.heart.retire(handles.len());
