@@ -11,7 +11,7 @@ jobs=${JOBS:-$(nproc)}
 out=${OUT:-out/book}
 bad=0
 
-scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml)
+scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/subscribers/*.toml)
 name() { echo "$(basename "$(dirname "$1")")-$(basename "$1" .toml)"; }
 export -f name
 export evenkeel seeds out

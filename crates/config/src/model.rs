@@ -44,6 +44,9 @@ pub struct RouterConfig {
     pub trees: Vec<SubscriberTree>,
 }
 
+/// Most frame buffers of a worker.
+pub(crate) const MOST_BUFFERS: u32 = 1_048_576;
+
 settings! {
     /// The router as a whole. `control`, `monitor`, `heartbeat` and `seed` cannot change while it
     /// runs.
@@ -74,8 +77,9 @@ settings! {
         fixed monitor_group: Option<String> = None, written NAME,
             absent "the group of the router's process";
         /// Frame buffers for all ports together. When none is free, frames are dropped with the
-        /// reason `no_buffer`: have more than all queue limits together.
-        reload buffers: u32 = 8_192, in 256..=1_048_576, counting "buffers";
+        /// reason `no_buffer`: have more than all queue limits together. If nothing is stated and
+        /// links have trees of subscribers, 4,096 more than those may hold, at least 8,192.
+        reload buffers: u32 = 8_192, in 256..=MOST_BUFFERS, counting "buffers";
         /// Length of one buffer, and 128 more than the longest frame that can be received. Memory
         /// taken: `buffers` times this.
         reload buffer_size: Bytes = Bytes(2_048), in 1_664..=65_536;

@@ -11,9 +11,11 @@ use crate::control::control_of;
 use crate::discipline::{from_fields, parse_discipline};
 use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
-use crate::model::{ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, RouterSection};
+use crate::model::{
+    ClassConfig, Io, LinkConfig, MOST_BUFFERS, PortConfig, RouterConfig, RouterSection,
+};
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
-use crate::subscribers::{SubscriberTree, plant, trees_of};
+use crate::subscribers::{GivenList, SubscriberTree, plant, trees_of};
 use crate::tables::{self, short_queues};
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::schedule::DisciplineConfig;
@@ -31,7 +33,12 @@ pub enum PortSource<'a> {
     /// From `[[port]]`.
     File,
     /// From elsewhere; `[[port]]` is not allowed.
-    Given(&'a [PortConfig]),
+    Given {
+        /// The ports.
+        ports: &'a [PortConfig],
+        /// Lists of subscribers that a `[[tree]]` can name in place of a file.
+        lists: &'a [GivenList],
+    },
 }
 
 /// Two sockets cannot be at one place.
@@ -94,19 +101,19 @@ pub fn router_from_table(
 ) -> Option<RouterConfig> {
     let section = match ports {
         PortSource::File => &tables::FILE,
-        PortSource::Given(_) => &tables::WITHOUT_PORTS,
+        PortSource::Given { .. } => &tables::WITHOUT_PORTS,
     };
     let fields = reader.table(section, table, at, path);
-    let ports = match ports {
-        PortSource::File => ports_of(reader, &fields),
-        PortSource::Given(ports) => ports.to_vec(),
+    let (ports, lists) = match ports {
+        PortSource::File => (ports_of(reader, &fields), &[][..]),
+        PortSource::Given { ports, lists } => (ports.to_vec(), lists),
     };
     let services = services_of(reader, &fields);
     let classes = classes_of(reader, &fields, &services);
-    let trees = trees_of(reader, &fields, &ports);
+    let trees = trees_of(reader, &fields, &ports, lists);
     let links = links_of(reader, &fields, &ports, &classes, &trees)?;
     let section = fields.table("router")?;
-    let router: RouterSection = settings_of(reader, section, &[])?;
+    let router = router_of(reader, section, &links)?;
     let xdp = |port: &PortConfig| {
         port.attach() == Attach::Route && port.io.unwrap_or(router.io) == Io::AfXdp
     };
@@ -164,6 +171,29 @@ pub fn router_from_table(
     };
     check_together(reader, &fields, &config);
     Some(config)
+}
+
+/// `[router]`; without a number, buffers for what links hold.
+fn router_of(reader: &mut Reader, section: &Fields, links: &[LinkConfig]) -> Option<RouterSection> {
+    let mut router: RouterSection = settings_of(reader, section, &[])?;
+    if !section.given("buffers") {
+        router.buffers = router.buffers.max(buffers_for(links));
+    }
+    Some(router)
+}
+
+/// Buffers beyond what trees hold: for the other links, and for what comes in and goes out.
+const SPARE_BUFFERS: u32 = 4_096;
+
+/// Buffers with which trees of subscribers can hold as much as they may: without one, packets of
+/// everybody are dropped, and not of those who have most.
+fn buffers_for(links: &[LinkConfig]) -> u32 {
+    let of = |link: &LinkConfig| match &link.discipline {
+        DisciplineConfig::Tree(tree) => tree.buffer,
+        _ => 0,
+    };
+    let held = links.iter().map(of).fold(SPARE_BUFFERS, u32::saturating_add);
+    held.min(MOST_BUFFERS)
 }
 
 /// What no table knows alone.

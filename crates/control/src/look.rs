@@ -217,15 +217,11 @@ pub fn boost(client: &mut Client, name: &str, by: f64) -> Result<SubscriberChang
     Ok(SubscriberChange::Set { name: name.to_owned(), fields })
 }
 
-/// What is asked for, page by page.
+/// What is asked for; everybody page by page.
 fn all(client: &mut Client, query: &NodeQuery) -> Result<Vec<NodeSnapshot>, ClientError> {
-    let NodeQuery::From(mut at) = *query else { return client.nodes(query.clone()) };
-    let mut nodes = Vec::new();
-    loop {
-        let page = client.nodes(NodeQuery::From(at))?;
-        let Some(link) = page.first().map(|node| node.link.clone()) else { return Ok(nodes) };
-        at += page.iter().filter(|node| node.link == link).count();
-        nodes.extend(page);
+    match query {
+        NodeQuery::From(0) => NodeQuery::everybody(|page| client.nodes(page)),
+        query => client.nodes(query.clone()),
     }
 }
 

@@ -6,7 +6,7 @@
 //! flow of a sender has a socket with a source port of its own, opened when it sends for the first
 //! time.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,6 +16,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender, lock};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
+use evenkeel_scenario::Party;
 use evenkeel_world::payload::{self, Stamp};
 use evenkeel_world::{Acceptance, Followed};
 
@@ -41,6 +42,8 @@ pub(crate) struct FlowSpec {
     pub(crate) source: SocketAddr,
     /// Where they go.
     pub(crate) destination: SocketAddr,
+    /// The people whose flows they are, in turn.
+    pub(crate) party: Option<Party>,
     /// Their DSCP.
     pub(crate) dscp: u8,
     /// Whether its sender precedes ordinary threads of the machine, as routers that ask for
@@ -173,6 +176,11 @@ impl Sockets {
 fn flow_socket(spec: &FlowSpec, flow: u64) -> std::io::Result<UdpSender> {
     let (mut source, mut destination) = (spec.source, spec.destination);
     let (from, to) = evenkeel_world::ports_of_flow(source.port(), destination.port(), flow);
+    if let Some(party) = &spec.party {
+        let (from, to) = party.ends(flow, (source.ip(), destination.ip()));
+        source.set_ip(from);
+        destination.set_ip(to);
+    }
     source.set_port(from);
     destination.set_port(to);
     let socket = sys::bind_shared(source)?;
@@ -243,7 +251,16 @@ impl Sink {
     /// The namespace or the socket.
     pub(crate) fn start(spec: &FlowSpec, knocks: Knocks) -> Result<Self, LabError> {
         let receiver = open(spec, &spec.to, || {
-            let socket = UdpSocket::bind(spec.destination)?;
+            let mut own = spec.destination;
+            // Somebody else's address for each flow.
+            if spec.party.as_ref().is_some_and(|party| !party.sends) {
+                own.set_ip(if own.is_ipv6() {
+                    Ipv6Addr::UNSPECIFIED.into()
+                } else {
+                    Ipv4Addr::UNSPECIFIED.into()
+                });
+            }
+            let socket = UdpSocket::bind(own)?;
             sys::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
             socket.set_read_timeout(Some(PATIENCE))?;
             UdpReceiver::new(socket, payload::LENGTH)
@@ -370,6 +387,7 @@ mod tests {
             source: from.parse().expect("an address"),
             destination: to.parse().expect("an address"),
             dscp: 46,
+            party: None,
             realtime: false,
         }
     }

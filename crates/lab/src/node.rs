@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::NodeSnapshot;
 use evenkeel_scenario::SetChange;
 
 use crate::LabError;
@@ -35,6 +36,17 @@ impl RouterNode {
         match self {
             Self::Ours(process) => process.snapshot(),
             Self::Kernel(kernel) => Ok(kernel.snapshot()),
+        }
+    }
+
+    /// Every subscriber and node of its trees; a kernel has none.
+    ///
+    /// # Errors
+    /// The router is gone or does not answer.
+    pub(crate) fn nodes(&mut self) -> Result<Vec<NodeSnapshot>, LabError> {
+        match self {
+            Self::Ours(process) => process.nodes(),
+            Self::Kernel(_) => Ok(Vec::new()),
         }
     }
 

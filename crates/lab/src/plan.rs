@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Router, Scenario, Wire};
+use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Router, Scenario, Subscribers, Wire};
 use evenkeel_world::payload;
 
 use crate::LabError;
@@ -157,6 +157,14 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
     }
     for route in scenario.routes(node) {
         batch.push(route_line("add", &route));
+    }
+    let behind = |host: &Option<(String, u16)>| host.as_ref().is_some_and(|(host, _)| host == node);
+    let people = scenario.subscribers.iter().filter(|group| behind(&group.host));
+    for network in people.filter_map(Subscribers::networks).flatten() {
+        // Every address of it is the host's.
+        let (network, len) = (network.address(), network.len());
+        batch.push(format!("route add local {network}/{len} dev lo"));
+        settings.push(("ipv6/ip_nonlocal_bind", "1"));
     }
     // A router of ours sees to its own.
     let offloads = if router && !scenario.router(node).is_some_and(Router::is_kernel) {

@@ -6,10 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_config::Change;
+use evenkeel_config::subscribers::ListFormat;
 use evenkeel_control::{Client, ClientError, Request};
 use evenkeel_ports::sys;
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::NodeSnapshot;
 use evenkeel_scenario::{Router, SetChange};
+use evenkeel_world::subscribers::all_nodes;
 
 use crate::LabError;
 
@@ -49,6 +52,15 @@ impl RouterProcess {
         config.membership = None;
         config.router.control = socket.to_string_lossy().into_owned();
         let cannot = |what: String| move |source| LabError::System { what, source };
+        for tree in &mut config.trees {
+            // Its list may be in no file, or in one beside the scenario.
+            let list = folder.join(format!("{name}-{}.csv", tree.section.name));
+            fs::write(&list, tree.list.csv())
+                .map_err(cannot(format!("write {}", list.display())))?;
+            tree.section.subscribers = list.to_string_lossy().into_owned();
+            tree.section.nodes = None;
+            tree.section.format = ListFormat::Plain;
+        }
         fs::write(&file, config.text()).map_err(cannot(format!("write {}", file.display())))?;
         let output = File::create(&log).map_err(cannot(format!("write {}", log.display())))?;
         let errors = output.try_clone().map_err(cannot(format!("write {}", log.display())))?;
@@ -106,6 +118,16 @@ impl RouterProcess {
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, LabError> {
         let shown = self.client.as_mut().map(Client::show);
         self.answer("show", shown)
+    }
+
+    /// Every subscriber and node.
+    ///
+    /// # Errors
+    /// The router is gone or does not answer.
+    pub(crate) fn nodes(&mut self) -> Result<Vec<NodeSnapshot>, LabError> {
+        let client = self.client.as_mut();
+        let told = client.map(|client| all_nodes(|query| client.nodes(query)));
+        self.answer("subscribers", told)
     }
 
     /// Applies one change of a step.

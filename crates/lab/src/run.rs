@@ -14,6 +14,7 @@ use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Router, Scenario, Tool, World as Where};
 use evenkeel_world::describe;
 use evenkeel_world::sampling::{self, HostWindow, Places};
+use evenkeel_world::subscribers::Ledger;
 use evenkeel_world::wires;
 
 use crate::checks;
@@ -209,6 +210,7 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
                 to: world.namespace(&traffic.to),
                 source: (key.source, key.source_port).into(),
                 destination: (key.destination, key.destination_port).into(),
+                party: traffic.party.clone(),
                 dscp: traffic.dscp,
                 realtime,
             })
@@ -326,6 +328,16 @@ impl Lab<'_> {
         Ok(())
     }
 
+    /// Looks at the subscribers at the end of a window.
+    fn look(&mut self, ledger: &mut Ledger, now: Nanos) -> Result<(), LabError> {
+        for (number, router) in self.routers.iter_mut().enumerate() {
+            if Ledger::is_wanted(self.scenario, number) {
+                ledger.window(self.scenario, number, now, &router.nodes()?);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until `due`, watching signals, routers and tools. Shows how far the run is.
     fn wait(&mut self, start: Nanos, due: Nanos) -> Result<(), LabError> {
         loop {
@@ -358,7 +370,9 @@ impl Lab<'_> {
         };
         let cpu_before = (cpu_time("self"), self.router_cpu());
         let processors = Processors::now();
+        let mut ledger = Ledger::default();
         self.wait(start, start)?;
+        self.look(&mut ledger, Nanos::ZERO)?;
 
         let mut steps = scenario.steps.iter().peekable();
         let mut window_end = Nanos::ZERO;
@@ -391,7 +405,9 @@ impl Lab<'_> {
                 unbalanced.extend(checks::conservation(later));
             }
             last = now;
+            self.look(&mut ledger, window_end)?;
         }
+        run.subscribers = ledger.rows(scenario);
         let wall = scenario.duration.as_secs_f64();
         let own = (cpu_time("self") - cpu_before.0).as_secs_f64() / wall;
         let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;

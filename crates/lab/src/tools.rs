@@ -167,6 +167,9 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     if traffic.flows > 1 {
         client.extend(["-P".into(), traffic.flows.to_string()]);
     }
+    if spec.party.as_ref().is_some_and(|party| party.sends) {
+        client.extend(["-B".into(), spec.source.ip().to_string()]);
+    }
     let (rate, payload) = payload_rate(spec, traffic);
     if let TrafficKind::Tcp { congestion, .. } = traffic.kind {
         // A segment's share of the packet without options, which is what the maximum segment size
@@ -291,6 +294,12 @@ pub(crate) fn cannot(traffic: &Traffic) -> Option<String> {
             "{name} does not send flows that come and go, or recordings; leave `tool` out"
         ));
     }
+    if traffic.party.as_ref().is_some_and(|party| party.len() > 1) {
+        return Some(format!(
+            "{name} has two ends, and these are the flows of many; name one of them, or leave \
+             `tool` out"
+        ));
+    }
     (traffic.flows > most).then(|| {
         format!("{name} sends at most {most} flows at once, and this is {}", traffic.flows)
     })
@@ -349,6 +358,7 @@ mod tests {
             to: "c".into(),
             source: "10.0.1.1:40000".parse().expect("an address"),
             destination: "10.0.2.1:5002".parse().expect("an address"),
+            party: None,
             dscp: 0,
             realtime: false,
         };

@@ -380,6 +380,7 @@ mod tests {
             to: world.namespace("b"),
             source: (key.source, key.source_port).into(),
             destination: (key.destination, key.destination_port).into(),
+            party: None,
             dscp: 0,
             realtime: false,
         };

@@ -185,6 +185,13 @@ pub fn flows(reports: &[&Report]) -> Columns {
     table(&fields::flows(), &rows)
 }
 
+/// The subscribers of all runs of reports as columns: those of `subscribers.csv`, unrounded.
+#[must_use]
+pub fn subscribers(reports: &[&Report]) -> Columns {
+    let rows: Vec<_> = reports.iter().copied().flat_map(Report::subscribers).collect();
+    table(&fields::subscribers(), &rows)
+}
+
 fn table<R>(columns: &[Column<R>], rows: &[R]) -> Columns {
     let mut table = Columns::default();
     for column in columns {

@@ -22,6 +22,14 @@ pub fn write_flows(out: &mut impl Write, report: &Report) -> io::Result<()> {
     write(out, &fields::flows(), report.flows())
 }
 
+/// Writes `subscribers.csv`: a row per subscriber, link and step.
+///
+/// # Errors
+/// Whatever `out` says.
+pub fn write_subscribers(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    write(out, &fields::subscribers(), report.subscribers())
+}
+
 /// Writes `calls.csv`: scheduler calls that found none, one or several queues with packets.
 ///
 /// # Errors

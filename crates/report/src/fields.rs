@@ -6,6 +6,7 @@ use crate::counted;
 use crate::html::Report;
 use crate::run::{AdmissionSample, CallsSample, Delays, FlowRow, Run, Sample};
 use crate::stats::DelayStats;
+use crate::subscribers::SubscriberRow;
 
 /// How a row's value is read; `None`: not measured.
 pub(crate) enum Value<R> {
@@ -261,6 +262,42 @@ pub fn calls<'r>() -> Vec<Column<CallsRow<'r>>> {
             "the streaming among them";
         refused: Whole |(_, c)| c.admission.as_ref().map(|a| a.refused), "packets",
             "packets that it refused";
+    }
+}
+
+/// A subscriber in its run.
+pub type SubscriberOf<'r> = (&'r Report, &'r Run, &'r SubscriberRow);
+
+/// The columns of subscribers: a row per subscriber or node, link and step.
+#[must_use]
+pub fn subscribers<'r>() -> Vec<Column<SubscriberOf<'r>>> {
+    columns! {
+        scenario: Text |(report, ..)| Some(report.name.clone()), "", "the scenario";
+        without: Text |(report, ..)| report.without.clone(), "", "the mechanism switched off";
+        seed: Whole |(report, ..)| report.seed, "", "the seed of the run";
+        run: Text |(_, run, _)| Some(run.name.clone()), "", "the run, where there are several";
+        world: Text |(_, run, _)| Some(run.world.clone()), "", "`sim` or `lab`";
+        step: Text |(.., s)| Some(s.step.clone()), "", "the step";
+        from_s: Number(6) |(.., s)| Some(s.from_s), "s", "when counting began";
+        until_s: Number(6) |(.., s)| Some(s.until_s), "s", "when it ended";
+        router: Text |(.., s)| Some(s.router.clone()), "", "the router";
+        link: Text |(.., s)| Some(s.link.clone()), "", "the link";
+        name: Text |(.., s)| Some(s.name.clone()), "", "its name in the list";
+        parent: Text |(.., s)| Some(s.parent.clone()), "", "what it is behind";
+        subscriber: Whole |(.., s)| Some(s.subscriber.into()), "",
+            "1: a subscriber; 0: a node that others are behind";
+        cap_bps: Whole |(.., s)| s.cap_bps, "bit/s", "the most it may have, on the wire";
+        rate_bps: Number(1) |(.., s)| Some(s.rate_bps), "bit/s", "what it had, on the wire";
+        share_bps: Number(1) |(.., s)| s.share_bps, "bit/s",
+            "what it should have had, by hierarchical max-min";
+        greedy: Whole |(.., s)| Some(s.greedy.into()), "",
+            "1: something of it waited at nine of ten window ends";
+        sent_packets: Whole |(.., s)| Some(s.sent_packets), "packets", "packets sent";
+        dropped: Whole |(.., s)| Some(s.dropped), "packets", "packets dropped";
+        marked: Whole |(.., s)| Some(s.marked), "packets", "packets marked";
+        wait_p50_us: Number(1) |(.., s)| s.wait_p50_us, "us",
+            "half of its packets waited no longer, in steps of a factor of two";
+        wait_p99_us: Number(1) |(.., s)| s.wait_p99_us, "us", "99 of 100 of them";
     }
 }
 

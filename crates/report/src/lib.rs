@@ -29,6 +29,7 @@ pub mod saved;
 pub mod site;
 mod slug;
 pub mod stats;
+pub mod subscribers;
 pub mod summary;
 pub mod table;
 
@@ -42,6 +43,7 @@ pub use run::{
     Parameter, Run, Sample, StepMark, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
+pub use subscribers::{Neighbourhood, SubscriberRow, neighbourhoods};
 
 /// A result file could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -54,18 +56,20 @@ pub struct WriteError {
 }
 
 /// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json`,
-/// `report.html`, and where flows were followed `flows.csv` and `flows.parquet`, into `folder`,
-/// which is made if it is missing. Returns the paths written, the page last.
+/// `report.html`, and where flows were followed or subscribers counted `flows.csv`,
+/// `subscribers.csv` and the same as Parquet, into `folder`, which is made if it is missing.
+/// Returns the paths written, the page last.
 ///
 /// # Errors
 /// The file that could not be written, and why.
 pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
     fs::create_dir_all(folder).map_err(|source| WriteError { path: folder.to_owned(), source })?;
     let mut samples = Vec::new();
-    let (mut calls, mut flows) = (Vec::new(), Vec::new());
+    let (mut calls, mut flows, mut subscribers) = (Vec::new(), Vec::new(), Vec::new());
     csv::write_samples(&mut samples, report).expect("writing to memory does not fail");
     csv::write_calls(&mut calls, report).expect("writing to memory does not fail");
     csv::write_flows(&mut flows, report).expect("writing to memory does not fail");
+    csv::write_subscribers(&mut subscribers, report).expect("writing to memory does not fail");
     let mut summary = serde_json::to_vec_pretty(&summary::summary(report))
         .expect("a JSON value can always be written");
     summary.push(b'\n');
@@ -79,6 +83,10 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     if report.flows().next().is_some() {
         files.push(("flows.csv", flows));
         files.push(("flows.parquet", columns::flows(&[report]).to_parquet()));
+    }
+    if report.subscribers().next().is_some() {
+        files.push(("subscribers.csv", subscribers));
+        files.push(("subscribers.parquet", columns::subscribers(&[report]).to_parquet()));
     }
     files.push(("report.html", report.to_html().into_bytes()));
     files

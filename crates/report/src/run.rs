@@ -10,6 +10,8 @@ use evenkeel_core::measure::ClassCounters;
 use evenkeel_scenario::FlowMetric;
 use serde::{Deserialize, Serialize};
 
+use crate::subscribers::SubscriberRow;
+
 /// One run of one scenario in one world: everything the report needs to know.
 ///
 /// Times are seconds since the start of the run, after any time scaling.
@@ -44,6 +46,10 @@ pub struct Run {
     /// of their own, not in the saved result.
     #[serde(skip)]
     pub flows: Vec<FlowRow>,
+    /// One row per subscriber, link and step, where routers have trees of them. In files of their
+    /// own, not in the saved result.
+    #[serde(skip)]
+    pub subscribers: Vec<SubscriberRow>,
     /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded
     /// 1 002 311 packets".
     pub notes: Vec<String>,

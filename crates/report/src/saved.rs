@@ -151,6 +151,8 @@ pub(crate) mod terms {
     ) -> Result<Vec<Term>, D::Error> {
         let known = |unit: &str| {
             let of_flows = evenkeel_scenario::FlowMetric::ALL.iter().map(|metric| metric.unit());
+            let subscribers = evenkeel_scenario::SubscriberMetric::ALL.iter();
+            let of_flows = of_flows.chain(subscribers.map(|metric| metric.unit()));
             let known = Metric::all().map(Metric::unit).chain(of_flows);
             known.into_iter().find(|known| *known == unit).unwrap_or_default()
         };

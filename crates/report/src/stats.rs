@@ -6,12 +6,13 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::measure::{Histogram, Tally};
-use evenkeel_scenario::{FlowSet, Metric, Metrics, Subject};
+use evenkeel_scenario::{FlowSet, Metric, Metrics, Subject, SubscriberSet};
 
 use crate::counted;
 use crate::run::{
     AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, FlowRow, Run, Sample, StepMark,
 };
+use crate::subscribers::SubscriberRow;
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is
 /// never exact.
@@ -440,6 +441,24 @@ impl Metrics for Measured<'_> {
             Metric::Refused => cycles.map(|c| c.refused),
             Metric::FairCycles => class.and_then(|c| c.core).map(|c| c.fair_cycles),
         }
+    }
+
+    fn subscribers(&self, set: &SubscriberSet) -> Option<Vec<f64>> {
+        let Self(_, run) = *self;
+        let step = &run.steps.get(set.step)?.name;
+        let of_set = |row: &&SubscriberRow| {
+            row.router == set.router && row.link == set.link && row.step == *step
+        };
+        let here = || run.subscribers.iter().filter(of_set);
+        let named = |subscriber| {
+            let meant = here().filter(move |row| row.subscriber == subscriber);
+            meant.filter(|row| set.means(&row.name, row.subscriber)).collect::<Vec<_>>()
+        };
+        let people = named(true);
+        let meant = if people.is_empty() { named(false) } else { people };
+        // Where nobody was counted nothing is known.
+        here().next()?;
+        Some(meant.iter().filter_map(|row| row.value(set.metric)).collect())
     }
 
     fn flows(&self, set: &FlowSet) -> Option<Vec<f64>> {

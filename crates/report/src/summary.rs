@@ -10,6 +10,7 @@ use crate::flow_stats::{FlowStats, flow_stats};
 use crate::html::Report;
 use crate::run::Run;
 use crate::stats::{ClassStats, DelayStats, LinkStats};
+use crate::subscribers;
 
 /// The whole summary as a JSON value.
 #[must_use]
@@ -48,6 +49,7 @@ fn run(run: &Run) -> Value {
         "warnings": run.warnings,
         "wires": run.wires,
         "flows": flow_stats(run).iter().map(FlowStats::json).collect::<Vec<_>>(),
+        "subscribers": subscribers::summary(run),
         "parameters": run.parameters.iter()
             .map(|p| json!({ "group": p.group, "name": p.name, "value": p.value }))
                 .collect::<Vec<_>>(),

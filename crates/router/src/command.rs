@@ -79,3 +79,22 @@ pub enum NodeQuery {
     /// So many of the list as are told at once, from this number of the list on.
     From(usize),
 }
+
+impl NodeQuery {
+    /// All of the list, page by page.
+    ///
+    /// # Errors
+    /// What `ask` says.
+    pub fn everybody<E>(
+        mut ask: impl FnMut(Self) -> Result<Vec<NodeSnapshot>, E>,
+    ) -> Result<Vec<NodeSnapshot>, E> {
+        let mut nodes = Vec::new();
+        let mut at = 0;
+        loop {
+            let page = ask(Self::From(at))?;
+            let Some(link) = page.first().map(|node| node.link.clone()) else { return Ok(nodes) };
+            at += page.iter().filter(|node| node.link == link).count();
+            nodes.extend(page);
+        }
+    }
+}

@@ -13,14 +13,15 @@ pub mod model;
 mod parse;
 mod published;
 pub mod reference;
+pub mod subscribers;
 pub mod tables;
 pub mod template;
 pub mod topology;
 mod vary;
 
 pub use expr::{
-    Compared, Evaluation, Expr, FlowMetric, FlowSet, Fold, Metric, Metrics, OfFlows, Room,
-    Statistic, Subject, Term,
+    Compared, Evaluation, Expr, FlowMetric, FlowSet, Fold, Metric, Metrics, OfFlows, OfSubscribers,
+    Room, Statistic, Subject, SubscriberMetric, SubscriberSet, Term,
 };
 pub use inputs::inputs;
 pub use model::{
@@ -29,6 +30,7 @@ pub use model::{
 };
 pub use published::{PublishedError, published_number};
 pub use reference::{reference_markdown, scenario_schema};
+pub use subscribers::{Party, Subscribers};
 pub use template::{Template, Topology};
 pub use topology::{End, FIRST_WEIGHT, Interface, Quality, Route, Wire};
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::core_model::CoreModel;
 use crate::expr::Expr;
+use crate::subscribers::{Party, Subscribers};
 use crate::topology::Wire;
 
 /// A whole scenario.
@@ -44,6 +45,8 @@ pub struct Scenario {
     pub routers: Vec<Router>,
     /// What joins them.
     pub wires: Vec<Wire>,
+    /// People behind hosts.
+    pub subscribers: Vec<Subscribers>,
     /// One polled core in place of hosts, routers, wires and traffic.
     pub core: Option<CoreModel>,
     /// Who sends what to whom.
@@ -128,6 +131,8 @@ pub struct Traffic {
     pub source_port: u16,
     /// How many flows alike it stands for, each with `rate` and its own ports.
     pub flows: u32,
+    /// The people whose flows they are, in turn; `None`: the hosts' own.
+    pub party: Option<Party>,
     /// The capture file of [`TrafficKind::Replay`].
     pub recording: Option<PathBuf>,
     /// Whether it is TCP: [`TrafficKind::Tcp`], [`TrafficKind::TcpFlows`], or `tool = "iperf3"`

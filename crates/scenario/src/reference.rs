@@ -3,7 +3,7 @@
 use evenkeel_core::settings::Settings;
 use evenkeel_settings::json_schema;
 
-use crate::expr::{FlowMetric, Fold, Metric};
+use crate::expr::{FlowMetric, Fold, Metric, SubscriberMetric};
 use crate::tables;
 
 /// The reference of scenarios as Markdown.
@@ -34,8 +34,17 @@ pub fn reference_markdown() -> String {
             metric.meaning()
         ));
     }
+    page.push_str(SUBSCRIBERS);
+    for metric in SubscriberMetric::ALL {
+        let unit = if metric.unit().is_empty() { "fraction" } else { metric.unit() };
+        page.push_str(&format!(
+            "| `{}(subscriber)@step` | {unit} | {} |\n",
+            metric.name(),
+            metric.meaning()
+        ));
+    }
     page.push_str("\n| statistic | what it is |\n|---|---|\n");
-    page.push_str("| `p1` to `p99` | percentile, of the nearest rank: a flow that there was |\n");
+    page.push_str("| `p1` to `p99` | percentile, of the nearest rank: one that there was |\n");
     for fold in Fold::ALL {
         page.push_str(&format!("| `{}` | {} |\n", fold.name(), fold.meaning()));
     }
@@ -78,6 +87,16 @@ Names of steps may hold `-`: put spaces around a minus sign behind one. Where a 
 of a function, its class may hold `*` and stands for all that are meant: `jain(sent(flow*)@start)`.
 
 | metric | unit | what it is |
+|---|---|---|
+";
+
+const SUBSCRIBERS: &str = "
+Subscribers one by one, as in `subscribers.csv`, where a router has a `[[tree]]`: \
+`worst(share_error(town-*)@evening)`, `jain(subscriber_rate(r1/lan/*)@start)`. Names may hold `*`, \
+and then mean subscribers; the name of a node means the node. Where trees are on several links, \
+say which.
+
+| of a subscriber | unit | what it is |
 |---|---|---|
 ";
 

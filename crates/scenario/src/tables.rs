@@ -2,6 +2,7 @@
 //! declarations.
 
 pub(crate) mod core;
+pub(crate) mod subscribers;
 
 use evenkeel_config::tables::NAME;
 use evenkeel_core::settings::Settings;
@@ -9,6 +10,7 @@ use evenkeel_core::settings::schema::{Kind, Section};
 use evenkeel_core::{BitRate, Bytes, Nanos, Prefix, settings, words};
 
 use self::core::{CoreSection, FlowSection};
+use self::subscribers::{PlanSection, SubscribersSection};
 use crate::core_model::CoreLink;
 use crate::model::{Congestion, Ecn, Tool, World};
 
@@ -19,6 +21,8 @@ const SECOND: u64 = Nanos::SECOND.0;
 const LONGEST: u64 = 24 * 3_600 * SECOND;
 /// The shortest sampling window.
 pub(crate) const SHORTEST_SAMPLE: Nanos = Nanos::from_millis(10);
+/// Most flows of a `[[traffic]]`.
+pub(crate) const MOST_FLOWS: u64 = 1_000_000;
 /// Rates of flows, in bits per second.
 const FLOW_RATE: std::ops::RangeInclusive<u64> = 1_000..=100_000_000_000;
 
@@ -53,6 +57,8 @@ settings! {
         /// The wires between them.
         stated wires as wire: Vec<WireSection> = Vec::new(), in 1..=200,
             absent "only with `[core]`";
+        /// People behind hosts, whom trees of routers can name.
+        stated subscribers: Vec<SubscribersSection> = Vec::new(), in 0..=1_000, absent "none";
         /// The flows.
         stated traffic: Vec<TrafficSection> = Vec::new(), in 1..=1_000,
             absent "only with `[core]`";
@@ -187,7 +193,12 @@ settings! {
         /// So many flows alike, each with the same rate and its own ports: source ports count up
         /// from `source_port`, after 64512 of them the destination port does. On real packets at
         /// most 64512, of iperf3 128.
-        stated flows: u32 = 1, in 1..=1_000_000, counting "flows";
+        stated flows: u32 = 1, in 1..=MOST_FLOWS, counting "flows";
+        /// People behind `from` or `to`, or one of them: the flows are theirs, `flows` of each.
+        /// Those of a kind of which many come and go are theirs in turn.
+        stated subscribers: Option<String> = None, written NAME, absent "the host itself";
+        /// How many of the `subscribers` take part: chosen by chance, the same at each run.
+        stated part: f64 = 1.0, between 0.0..=1.0;
         /// The class it is meant to fall into at every router on its way: an error if the class
         /// rules say otherwise.
         stated class: Option<String> = None, written NAME, absent "what the class rules give";
@@ -340,6 +351,8 @@ pub static ALL: &[&Section] = &[
     HostSection::SECTION,
     RouterNode::SECTION,
     WireSection::SECTION,
+    SubscribersSection::SECTION,
+    PlanSection::SECTION,
     TrafficSection::SECTION,
     StepSection::SECTION,
     SetSection::SECTION,

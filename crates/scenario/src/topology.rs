@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::{BitRate, Nanos};
 
-use crate::model::{Scenario, Step};
+use crate::model::{Scenario, Step, Traffic};
+use crate::subscribers::Subscribers;
 
 /// A `[[wire]]`: an Ethernet link between two nodes with its own subnets.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,7 +194,31 @@ impl Scenario {
             };
             routes.extend([v4_route, v6_route]);
         }
+        routes.extend(self.subscribers.iter().flat_map(|group| self.routes_to(node, group)));
         routes
+    }
+
+    /// The routes of a node to the addresses of people behind a host: as to that, by it.
+    fn routes_to(&self, node: &str, group: &Subscribers) -> Vec<Route> {
+        let ways = || {
+            let ((host, _), networks) = (group.host.as_ref()?, group.networks()?);
+            let path = self.path_between(node, host)?;
+            let next = path.get(1)?;
+            let joins = |wire: &Wire| {
+                let (near, far) = wire.from_node(node).filter(|(_, far)| far.node == *next)?;
+                Some((near.interface.clone(), [far.v4.into(), far.v6.into()]))
+            };
+            let (interface, via) = self.wires.iter().find_map(joins)?;
+            let routes = networks.iter().zip(via).map(|(network, via)| Route {
+                destination: network.address(),
+                prefix: network.len(),
+                via,
+                interface: interface.clone(),
+                others: Vec::new(),
+            });
+            Some(routes.collect())
+        };
+        ways().unwrap_or_default()
     }
 
     /// Where a router pins flows to paths: the other neighbours that lead to `wire` and not back
@@ -312,6 +337,15 @@ impl Scenario {
     pub fn address(&self, host: &str, ipv6: bool) -> Option<IpAddr> {
         let end = self.wires.iter().find_map(|wire| wire.from_node(host)).map(|(end, _)| end)?;
         Some(if ipv6 { end.v6.into() } else { end.v4.into() })
+    }
+
+    /// Source and destination of flow number `flow` of a `[[traffic]]`; `None` if its hosts have no
+    /// addresses.
+    #[must_use]
+    pub fn ends(&self, traffic: &Traffic, flow: u64) -> Option<(IpAddr, IpAddr)> {
+        let address = |host: &str| self.address(host, traffic.ipv6);
+        let hosts = (address(&traffic.from)?, address(&traffic.to)?);
+        Some(traffic.party.as_ref().map_or(hosts, |party| party.ends(flow, hosts)))
     }
 
     /// The nodes that packets from one host to another pass, both included, when they are sent to

@@ -112,7 +112,7 @@ fn connect(
     let mut dice = Dice::new(scenario.seed, u64::from(number) + flow.wrapping_mul(FLOW_STREAMS));
     let [isn, peer_isn] = [dice.fraction() as u32, dice.fraction() as u32];
     let (direction, there) = way(scenario, traffic, false)?;
-    let there = numbered(there, flow);
+    let there = numbered(there, traffic.party.as_ref(), flow);
     let (direction_back, back) = way(scenario, traffic, true)?;
     let addresses =
         tcp::Addresses { source: there.source, destination: there.destination, dscp: traffic.dscp };

@@ -61,6 +61,14 @@ pub enum SimError {
         /// The name.
         router: String,
     },
+    /// A router does not tell of its subscribers.
+    #[error("router {router}: {source}")]
+    Subscribers {
+        /// Its name.
+        router: String,
+        /// What it says.
+        source: Box<CommandError>,
+    },
     /// A router refuses a change of a step.
     #[error("{change}: {source}")]
     Change {

@@ -13,7 +13,6 @@ mod engine;
 mod error;
 mod header;
 pub mod host;
-pub mod isp;
 mod live;
 mod network;
 mod outcome;

@@ -83,7 +83,7 @@ fn add_traffic(
     let invalid = |error: SourceError| TrafficError::from(error).of(traffic);
     let (direction, addresses) = way(scenario, traffic, false)?;
     for flow in 0..u64::from(traffic.flows) {
-        let addresses = numbered(addresses, flow);
+        let addresses = numbered(addresses, traffic.party.as_ref(), flow);
         // The first flow of each has the stream that the lab's has.
         let stream = u64::from(number) + flow * FLOW_STREAMS;
         let schedule = match source_of(scenario, traffic, stream, Nanos::ZERO) {
@@ -112,7 +112,10 @@ fn add_traffic(
                 continue;
             }
         };
-        engine.add_sender(Sender::new(number, direction, addresses, schedule, traffic.size));
+        // Of many that come and go it gives each its addresses.
+        let party = traffic.party.clone().filter(|_| matches!(schedule, Schedule::Flows(_)));
+        let packets = (traffic.size, party);
+        engine.add_sender(Sender::new(number, direction, addresses, schedule, packets));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use evenkeel_report::{FlowRow, Judgement, Run, StepMark};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, World, linux_of};
 use evenkeel_world::sampling::{self, HostWindow, Places};
+use evenkeel_world::subscribers::{Ledger, all_nodes};
 use evenkeel_world::{checks, describe, followed, wires};
 
 use crate::engine::{Engine, add};
@@ -40,6 +41,7 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
         places: places.all_measured(),
         engine: network::engine(&scenario, &options.disciplines)?,
         layout: None,
+        ledger: Ledger::default(),
         run: describe::run(&scenario, "sim"),
         scenario: &scenario,
     };
@@ -50,6 +52,7 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     let flows: Vec<FlowTotals> = flows.collect();
     simulation.run.notes.append(&mut engine.notes);
     simulation.run.flows = follow(&scenario, engine);
+    simulation.run.subscribers = simulation.ledger.rows(&scenario);
     let judgements: Vec<Judgement> =
         evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
     Ok(Outcome {
@@ -95,6 +98,8 @@ struct Simulation<'a> {
     engine: Engine,
     /// The layout since the last step that changed it.
     layout: Option<Scenario>,
+    /// What subscribers had.
+    ledger: Ledger,
     run: Run,
 }
 
@@ -110,6 +115,7 @@ impl Simulation<'_> {
         let mut steps = scenario.steps.iter().peekable();
         let mut last = self.counters();
         let mut window_end = Nanos::ZERO;
+        self.look(window_end)?;
         while window_end < scenario.duration {
             // A window that ends when a step is due belongs to the step before.
             while let Some(step) = steps.next_if(|step| step.at <= window_end) {
@@ -130,11 +136,28 @@ impl Simulation<'_> {
                 self.run.calls.extend(calls);
             }
             last = now;
+            self.look(window_end)?;
         }
         self.run.warnings.extend(last.routers.iter().flat_map(checks::conservation));
         self.run.wires = wires_of(self.scenario, &self.engine);
         self.run.notes.extend(self.run.wires.iter().map(wires::told));
         self.run.warnings.extend(unexplained(&self.engine, &last.routers));
+        Ok(())
+    }
+
+    /// Looks at the subscribers at the end of a window.
+    fn look(&mut self, now: Nanos) -> Result<(), SimError> {
+        for (number, router) in self.engine.routers.iter().enumerate() {
+            if !Ledger::is_wanted(self.scenario, number) {
+                continue;
+            }
+            let nodes = all_nodes(|query| router.pipeline.nodes(&query));
+            let nodes = nodes.map_err(|source| SimError::Subscribers {
+                router: self.scenario.routers[number].name.clone(),
+                source: Box::new(source),
+            })?;
+            self.ledger.window(self.scenario, number, now, &nodes);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use evenkeel_core::{Bytes, Nanos};
+use evenkeel_scenario::Party;
 use evenkeel_traffic::{FlowArrivals, Replay, Source};
 use evenkeel_world::payload::{SHORTEST, Stamp};
 use evenkeel_world::ports_of_flow;
@@ -36,6 +37,7 @@ pub(crate) struct Sender {
     pub(crate) direction: u32,
     schedule: Schedule,
     addresses: Addresses,
+    party: Option<Party>,
     /// The frame of the packet before, and where its stamp goes.
     frame: SimFrame,
     stamp_at: usize,
@@ -49,13 +51,20 @@ pub(crate) fn flow_key(source_port: u16, destination_port: u16) -> u64 {
     u64::from(source_port) << 16 | u64::from(destination_port)
 }
 
-/// The addresses of flow number `flow` among many alike: other ports, from the first flow's on.
-pub(crate) fn numbered(addresses: Addresses, flow: u64) -> Addresses {
+/// The addresses of flow number `flow` among many alike: other ports, from the first flow's on, and
+/// whoever of the party it belongs to.
+pub(crate) fn numbered(addresses: Addresses, party: Option<&Party>, flow: u64) -> Addresses {
     let mut numbered = addresses;
     let (source, destination) =
         ports_of_flow(addresses.source.port(), addresses.destination.port(), flow);
     numbered.source.set_port(source);
     numbered.destination.set_port(destination);
+    if let Some(party) = party {
+        let hosts = (addresses.source.ip(), addresses.destination.ip());
+        let (source, destination) = party.ends(flow, hosts);
+        numbered.source.set_ip(source);
+        numbered.destination.set_ip(destination);
+    }
     numbered
 }
 
@@ -65,10 +74,11 @@ impl Sender {
         direction: u32,
         addresses: Addresses,
         schedule: Schedule,
-        size: Bytes,
+        (size, party): (Bytes, Option<Party>),
     ) -> Self {
-        let (frame, stamp_at) = frame_of(&addresses, size);
-        Self { traffic, direction, schedule, addresses, frame, stamp_at, due: (size, 0), sent: 0 }
+        let (frame, stamp_at) = frame_of(&numbered(addresses, party.as_ref(), 0), size);
+        let due = (size, 0);
+        Self { traffic, direction, schedule, addresses, party, frame, stamp_at, due, sent: 0 }
     }
 
     /// When the next packet is due; `None`: there is none. To be called again after its frame was
@@ -82,7 +92,8 @@ impl Sender {
         let ip_len = ip_len.max(SHORTEST);
         if (ip_len, flow) != self.due {
             self.due = (ip_len, flow);
-            (self.frame, self.stamp_at) = frame_of(&numbered(self.addresses, flow), ip_len);
+            (self.frame, self.stamp_at) =
+                frame_of(&numbered(self.addresses, self.party.as_ref(), flow), ip_len);
         }
         Some(at)
     }

@@ -64,12 +64,13 @@ pub fn rows(
             true => (sent.first.saturating_sub(start), sent.last.saturating_sub(start)),
             false => (traffic.start, traffic.stop.min(now)),
         };
+        let (source, destination) = scenario.ends(traffic, flow as u64)?;
         (sent.packets > 0).then(|| FlowRow {
             traffic: traffic.name.clone(),
             flow: flow as u64,
             transport: "udp".to_owned(),
-            source: SocketAddr::new(key.source, from).to_string(),
-            destination: SocketAddr::new(key.destination, to).to_string(),
+            source: SocketAddr::new(source, from).to_string(),
+            destination: SocketAddr::new(destination, to).to_string(),
             start_s: begin.as_secs_f64(),
             until_s: end.as_secs_f64(),
             delivered_bytes: arrived.bytes.saturating_sub(headers * arrived.packets),

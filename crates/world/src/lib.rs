@@ -11,6 +11,7 @@
 //! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
 //! - [`followed`] counts the packets of each flow, and puts flows into rows;
+//! - [`subscribers`] puts what each subscriber had, and should have had, into rows;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ pub mod payload;
 pub mod recording;
 pub mod sampling;
 mod source;
+pub mod subscribers;
 pub mod wires;
 
 pub use acceptance::Acceptance;

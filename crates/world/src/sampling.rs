@@ -141,10 +141,7 @@ fn encrypts(scenario: &Scenario, place: &ClassAtLink) -> bool {
 
 /// Addresses, ports and protocol of a flow's packets.
 pub fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
-    let (source, destination) = (
-        scenario.address(&traffic.from, traffic.ipv6)?,
-        scenario.address(&traffic.to, traffic.ipv6)?,
-    );
+    let (source, destination) = scenario.ends(traffic, 0)?;
     let protocol = if traffic.tcp { 6 } else { 17 };
     Some(FlowKey {
         source,

@@ -20,12 +20,16 @@ pub(super) fn advice(config: &RouterConfig) -> Vec<String> {
 
 /// Whether one link can hold all frame buffers of the router: then others have none.
 fn of_buffers(link: &LinkConfig, buffers: u32) -> Option<String> {
-    let DisciplineConfig::FqCodel(own) = &link.discipline else { return None };
-    (own.buffer >= buffers).then(|| {
+    let buffer = match &link.discipline {
+        DisciplineConfig::FqCodel(own) => own.buffer,
+        DisciplineConfig::Tree(own) => own.buffer,
+        _ => return None,
+    };
+    (buffer >= buffers).then(|| {
         format!(
-            "link {}: its queues may hold {} packets, and the router has {buffers} buffers: then \
-             packets of others are lost before any queue (`buffers` of [router])",
-            link.port, own.buffer
+            "link {}: its queues may hold {buffer} packets, and the router has {buffers} buffers: \
+             then packets of others are lost before any queue (`buffers` of [router])",
+            link.port
         )
     })
 }

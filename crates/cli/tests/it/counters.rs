@@ -148,6 +148,9 @@ fn page() -> String {
     page += "\n## flows.csv, flows.parquet\n\nOne row per flow: a TCP connection, or what a source \
              sends by UDP.\n";
     table(&mut page, &fields::flows());
+    page += "\n## subscribers.csv, subscribers.parquet\n\nOne row per subscriber or node of a \
+             `[[tree]]`, link and step, settling left out.\n\n";
+    table(&mut page, &fields::subscribers());
     page += "\n## calls.csv\n\nOne row per link and window.\n";
     table(&mut page, &fields::calls());
     let columns: Vec<String> = watch::columns().iter().map(|name| format!("`{name}`")).collect();

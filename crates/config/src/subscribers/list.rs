@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use evenkeel_core::schedule::tree::{CAP_RANGE, MOST_LEVELS, WEIGHT_UNIT};
 use evenkeel_core::settings::quantity::{parse_rate, rate_text};
@@ -65,6 +66,15 @@ pub struct SubscriberList {
     pub entries: Vec<Entry>,
     /// What is allowed, and hardly meant.
     pub warnings: Vec<String>,
+}
+
+/// A list that is in no file.
+#[derive(Clone, Debug)]
+pub struct GivenList {
+    /// What `subscribers` of a `[[tree]]` calls it.
+    pub name: String,
+    /// Who there is; parents come before who is behind them.
+    pub list: Arc<SubscriberList>,
 }
 
 /// The columns of keys of layer two.

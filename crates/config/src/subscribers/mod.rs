@@ -14,8 +14,8 @@ mod seen;
 mod tree;
 
 pub use change::{FIELDS, SubscriberChange, SubscriberChangeError};
-pub use list::{Entry, Rates, Role, SubscriberList};
-pub use tree::{SubscriberTree, TreeSection, name_of};
+pub use list::{Entry, GivenList, Rates, Role, SubscriberList};
+pub use tree::{ListFormat, SubscriberTree, TreeSection, name_of};
 pub(crate) use tree::{check, plant, trees_of};
 
 use std::fmt::Display;

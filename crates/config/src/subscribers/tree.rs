@@ -13,7 +13,7 @@ use evenkeel_core::{BitRate, settings, words};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::{Diagnostics, settings_of};
 
-use super::list::{Rates, Role, SubscriberList, UNKNOWN_NAME};
+use super::list::{GivenList, Rates, Role, SubscriberList, UNKNOWN_NAME};
 use super::seen::tell_unseen;
 use super::{Faults, csv, json, libreqos, text_of};
 use crate::attach::Attach;
@@ -93,14 +93,19 @@ pub fn name_of(tree: &SubscriberTree, place: u32) -> &str {
 }
 
 impl SubscriberTree {
-    /// Reads the lists that a section names; `folder` is where relative paths begin.
+    /// Reads the lists that a section names, if its list is none of `lists`; `folder` is where
+    /// relative paths begin.
     fn load(
         section: TreeSection,
         folder: &Path,
         ports: &[PortConfig],
+        lists: &[GivenList],
     ) -> Result<Self, Diagnostics> {
-        let list = load_list(&section, folder, ports)?;
-        Ok(Self::of(section, Arc::new(list), None))
+        let list = match lists.iter().find(|given| given.name == section.subscribers) {
+            Some(given) => Arc::clone(&given.list),
+            None => Arc::new(load_list(&section, folder, ports)?),
+        };
+        Ok(Self::of(section, list, None))
     }
 
     /// The tree of a list that was checked. Who is in `former` too keeps the place.
@@ -279,6 +284,7 @@ pub(crate) fn trees_of(
     reader: &mut Reader,
     file: &Fields,
     ports: &[PortConfig],
+    lists: &[GivenList],
 ) -> Vec<SubscriberTree> {
     let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let mut names = crate::parse::Unique::new("tree");
@@ -303,7 +309,7 @@ pub(crate) fn trees_of(
             reader.fail_at(fields, "down", message);
         }
         let folder = reader.folder();
-        match SubscriberTree::load(section, &folder, ports) {
+        match SubscriberTree::load(section, &folder, ports, lists) {
             Ok(tree) => trees.push(tree),
             Err(errors) => reader.adopt(errors),
         }

@@ -26,6 +26,7 @@ use crate::judge::{self, Judgement};
 use crate::numbers::plain;
 use crate::run::{FlowRow, Run, StepMark, Topology};
 use crate::slug::slug;
+use crate::subscribers::SubscriberRow;
 pub use beside::beside;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
@@ -87,6 +88,12 @@ impl Report {
         self.runs.iter().flat_map(move |run| run.flows.iter().map(move |flow| (self, run, flow)))
     }
 
+    /// Its subscribers, run by run.
+    pub fn subscribers(&self) -> impl Iterator<Item = (&Self, &Run, &SubscriberRow)> {
+        let runs = self.runs.iter();
+        runs.flat_map(move |run| run.subscribers.iter().map(move |row| (self, run, row)))
+    }
+
     /// Whether any verdict fails the run.
     #[must_use]
     pub fn failed(&self) -> bool {
@@ -101,6 +108,7 @@ impl Report {
         body += &self.setup(&mut figures);
         body += &measurements::section(&self.runs, &mut figures);
         body += &self.runs.iter().map(tables::flows).collect::<String>();
+        body += &self.runs.iter().map(tables::subscribers).collect::<String>();
         body += &self.expectations();
         body += &format!(
             "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, \

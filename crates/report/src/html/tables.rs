@@ -1,5 +1,7 @@
 //! Parameters, steps, numbers per step and expectations as HTML tables.
 
+use evenkeel_scenario::{Fold, Statistic, SubscriberMetric};
+
 use super::chart::SERIES;
 use super::text::escape;
 use crate::bootstrap::Interval;
@@ -8,6 +10,7 @@ use crate::judge::{Judgement, Verdict};
 use crate::numbers::{grouped, measured, micros, plain};
 use crate::run::{Parameter, Run};
 use crate::stats::DelayStats;
+use crate::subscribers::neighbourhoods;
 use crate::table::several_links;
 
 /// Parameters in groups, each a small table.
@@ -243,6 +246,55 @@ pub(super) fn flows(run: &Run) -> String {
          class=\"n\">done</th><th class=\"n\">median</th><th class=\"n\">95 %</th><th \
          class=\"n\">99 %</th><th class=\"n\">goodput</th></tr></thead>\
          <tbody>{rows}</tbody></table></div>\n</section>\n"
+    )
+}
+
+/// The subscribers of a run by step, link and node; nothing where nobody counted them.
+pub(super) fn subscribers(run: &Run) -> String {
+    let all = neighbourhoods(run);
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut rows = String::new();
+    for one in &all {
+        let quantile = |percent, metric| one.of(Statistic::Quantile(percent), metric);
+        let worst = |metric| one.of(Statistic::Fold(Fold::Worst), metric);
+        let text = |value: Option<f64>, text: fn(f64) -> String| value.map_or("–".to_owned(), text);
+        let mbit = |bps: f64| format!("{:.2}", bps / 1e6);
+        let part = |part: f64| format!("{:.2} %", part * 100.0);
+        let cells = [
+            one.rows.len().to_string(),
+            one.rows.iter().filter(|row| row.greedy).count().to_string(),
+            text(worst(SubscriberMetric::Rate), mbit),
+            text(quantile(50, SubscriberMetric::Rate), mbit),
+            text(quantile(99, SubscriberMetric::Rate), mbit),
+            text(quantile(99, SubscriberMetric::ShareError), part),
+            text(quantile(99, SubscriberMetric::Loss), part),
+            text(quantile(50, SubscriberMetric::WaitP99), micros),
+            text(quantile(99, SubscriberMetric::WaitP99), micros),
+        ];
+        let cells: String =
+            cells.iter().map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+        rows += &format!(
+            "<tr><td>{}</td><td>{}/{}</td><td>{}</td>{cells}</tr>",
+            escape(one.step),
+            escape(one.place.0),
+            escape(one.place.1),
+            escape(one.node)
+        );
+    }
+    let of = if run.name.is_empty() { String::new() } else { format!(" of {}", escape(&run.name)) };
+    format!(
+        "<section>\n<h2>Subscribers{of}</h2>\n<p>Those of whom something was sent, by the node \
+         that they are behind. Rates in Mbit/s on the wire: the least, the median and the 99th of \
+         100. Off share: how far from what hierarchical max-min gives, at the 99th. Waits in ms: \
+         what 99 of 100 packets of a subscriber do not exceed, at the median one and at the 99th \
+         of 100; in steps of a factor of two.</p>\n<div \
+         class=\"scroll\"><table><thead><tr><th>step</th><th>link</th><th>node</th><th \
+         class=\"n\">subscribers</th><th class=\"n\">greedy</th><th class=\"n\">least</th><th \
+         class=\"n\">median</th><th class=\"n\">99 %</th><th class=\"n\">off share</th><th \
+         class=\"n\">lost</th><th class=\"n\">wait, median</th><th class=\"n\">wait, 99 \
+         %</th></tr></thead><tbody>{rows}</tbody></table></div>\n</section>\n"
     )
 }
 

@@ -81,7 +81,7 @@ impl Expr {
         };
         let of = single.and_then(|source| match &source.origin {
             Origin::Measured(metric, subject, step) => Some((*metric, subject.clone(), *step)),
-            Origin::Flows(_) | Origin::Published(_) => None,
+            Origin::Flows(_) | Origin::Subscribers(_) | Origin::Published(_) => None,
         });
         let Some(published) = right.eval(values) else { return };
         found.push(Compared {
@@ -99,7 +99,9 @@ impl Expr {
         match node {
             Node::Number(_) => (false, false),
             Node::Term(index) => match self.terms.get(*index).map(|source| &source.origin) {
-                Some(Origin::Measured(..) | Origin::Flows(_)) => (true, false),
+                Some(Origin::Measured(..) | Origin::Flows(_) | Origin::Subscribers(_)) => {
+                    (true, false)
+                }
                 Some(Origin::Published(_)) => (false, true),
                 None => (false, false),
             },

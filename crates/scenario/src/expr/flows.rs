@@ -3,47 +3,7 @@
 //! A flow is what a row of `flows.csv` is. What is asked has a statistic around it, since there is
 //! no number for "the flows" as such, and no mean is taken where nobody asked for it.
 
-macro_rules! words {
-    ($(#[doc = $of:literal])+ $kind:ident:
-     $($(#[doc = $doc:literal])+ $variant:ident $name:literal $(, $unit:literal)?;)+) => {
-        $(#[doc = $of])+
-        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-        pub enum $kind {
-            $(#[doc = concat!($($doc,)+ ".")] $variant,)+
-        }
-
-        impl $kind {
-            /// All of them, in the order of the reference.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The name in expectations.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it is, in words.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($doc),+).trim_start(),)+ }
-            }
-
-            words! { @unit $kind $($variant $($unit)?;)+ }
-
-            pub(super) fn named(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|known| known.name() == name)
-            }
-        }
-    };
-    (@unit $kind:ident $($variant:ident $unit:literal;)+) => {
-        /// The unit; empty for fractions and counts.
-        #[must_use]
-        pub const fn unit(self) -> &'static str {
-            match self { $(Self::$variant => $unit,)+ }
-        }
-    };
-    (@unit $kind:ident $($variant:ident;)+) => {};
-}
+use super::words::words;
 
 words! {
     /// What is measured of each flow.
@@ -63,7 +23,7 @@ words! {
 }
 
 words! {
-    /// What is made of the numbers of several flows, but quantiles.
+    /// What is made of the numbers of several flows or subscribers, but quantiles.
     Fold:
     /// their mean
     Mean "mean";
@@ -73,22 +33,31 @@ words! {
     Min "min";
     /// the greatest of them
     Max "max";
-    /// of the flow that fared worst: the greatest, of `flow_goodput` and `flow_bytes` the least
+    /// of the flow or subscriber that fared worst: the greatest, of `flow_goodput`, `flow_bytes`,
+    /// `subscriber_rate` and `cap_use` the least
     Worst "worst";
     /// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 where all are equal, 1/n where one of n
     /// has all
     Jain "jain";
-    /// how many flows there are
+    /// how many there are
     Count "count";
 }
 
-/// A statistic over flows.
+/// A statistic over flows or subscribers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Statistic {
     /// `p1` to `p99`: the nearest rank, which is the number of a flow that there was.
     Quantile(u8),
     /// All others.
     Fold(Fold),
+}
+
+impl FlowMetric {
+    /// Whether who has less of it fares worse.
+    #[must_use]
+    pub const fn less_is_worse(self) -> bool {
+        matches!(self, Self::Goodput | Self::Bytes)
+    }
 }
 
 impl Statistic {
@@ -100,10 +69,10 @@ impl Statistic {
         Fold::named(name).map(Self::Fold).or_else(quantile)
     }
 
-    /// Of numbers of flows, infinite where a flow was not done; `None` if there are none, or if
-    /// those that were not done leave it unknown.
+    /// Of numbers of flows, infinite where a flow was not done, or of subscribers; `None` if there
+    /// are none, or if those that were not done leave it unknown.
     #[must_use]
-    pub fn of(self, metric: FlowMetric, mut values: Vec<f64>) -> Option<f64> {
+    pub fn of(self, less_is_worse: bool, mut values: Vec<f64>) -> Option<f64> {
         if let Self::Fold(Fold::Count) = self {
             return Some(values.len() as f64);
         }
@@ -116,15 +85,16 @@ impl Statistic {
                 let rank = (usize::from(percent) * values.len()).div_ceil(100);
                 values[rank.max(1) - 1]
             }
-            Self::Fold(fold) => fold.of(metric, &values)?,
+            Self::Fold(fold) => fold.of(less_is_worse, &values)?,
         };
         value.is_finite().then_some(value)
     }
 
-    const fn unit(self, metric: FlowMetric) -> &'static str {
+    /// The unit of it, of numbers in this one.
+    pub(super) const fn unit(self, unit: &'static str) -> &'static str {
         match self {
             Self::Fold(Fold::Jain | Fold::Count) => "",
-            _ => metric.unit(),
+            _ => unit,
         }
     }
 }
@@ -153,8 +123,7 @@ impl Fold {
         })
     }
 
-    fn of(self, metric: FlowMetric, values: &[f64]) -> Option<f64> {
-        let less_is_worse = matches!(metric, FlowMetric::Goodput | FlowMetric::Bytes);
+    fn of(self, less_is_worse: bool, values: &[f64]) -> Option<f64> {
         let fold = if self == Self::Worst && less_is_worse { Self::Min } else { self };
         fold.of_numbers(values)
     }
@@ -182,7 +151,7 @@ pub struct OfFlows {
 
 impl OfFlows {
     pub(super) fn unit(&self) -> &'static str {
-        self.statistic.unit(self.flows.metric)
+        self.statistic.unit(self.flows.metric.unit())
     }
 }
 
@@ -206,7 +175,7 @@ mod tests {
     #[test]
     fn statistics_are_those_of_flows_that_there_were() {
         let of = |name: &str, metric, values: &[f64]| {
-            Statistic::named(name).unwrap().of(metric, values.to_vec())
+            Statistic::named(name).unwrap().of(FlowMetric::less_is_worse(metric), values.to_vec())
         };
         let five = [50.0, 10.0, 40.0, 20.0, 30.0];
         for (name, expected) in [
@@ -236,7 +205,7 @@ mod tests {
     fn flows_that_were_not_done_are_the_slowest_and_no_mean_hides_them() {
         let of = |name: &str| {
             let values = vec![1.0, f64::INFINITY, 2.0, 3.0];
-            Statistic::named(name).unwrap().of(FlowMetric::Fct, values)
+            Statistic::named(name).unwrap().of(false, values)
         };
         assert_eq!((of("p50"), of("p75"), of("min")), (Some(2.0), Some(3.0), Some(1.0)));
         assert_eq!((of("p76"), of("mean"), of("max"), of("worst")), (None, None, None, None));

@@ -8,15 +8,17 @@
 //! product     = factor { ("*" | "/") factor }
 //! factor      = "-" factor | number | "(" sum ")" | ("abs" | "min" | "max" | "sum" | "mean" | "jain") "(" sum { "," sum } ")"
 //!             | statistic "(" flow "(" traffic { "," traffic } ")" [ "@" step ] ")"    p99(fct(web)), jain(flow_goodput(*)@x10)
+//!             | statistic "(" subscriber "(" people ")" "@" step ")"                      worst(share_error(town-*)@start)
 //!             | metric "(" subject ")" "@" step              delay(class3)@x10, calls_none(sink)@start
 //!             | "published" { "." key | "[" index "]" }      published.weights[1]; indices from 0
 //! subject     = [ [ router "/" ] link "/" ] class            of calls_*: [ router "/" ] link
+//! people      = [ [ router "/" ] link "/" ] name
 //! statistic   = "p1" | … | "p99" | "mean" | "sum" | "min" | "max" | "worst" | "jain" | "count"
 //! ```
 //!
 //! Names of steps may hold `-`: put spaces around a minus sign behind one. Where a metric is one of
 //! the numbers of a function, its class may hold `*`, and stands for all classes that are meant:
-//! `sum(sent(*)@x10)`. So may the `traffic` of flows.
+//! `sum(sent(*)@x10)`. So may the `traffic` of flows, and the names of people.
 
 mod compared;
 mod flows;
@@ -24,6 +26,8 @@ mod lex;
 mod metric;
 mod parse;
 mod room;
+mod subscribers;
+mod words;
 
 use std::fmt::Write as _;
 
@@ -31,8 +35,9 @@ pub use compared::Compared;
 pub(crate) use flows::matches;
 pub use flows::{FlowMetric, FlowSet, Fold, OfFlows, Statistic};
 pub use metric::Metric;
-pub(crate) use parse::{AnyNames, NameError, Names, parse};
+pub(crate) use parse::{AnyNames, NameError, Names, People, parse};
 pub use room::Room;
+pub use subscribers::{OfSubscribers, SubscriberMetric, SubscriberSet};
 
 /// What a metric is measured on: always resolved.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -54,6 +59,11 @@ pub trait Metrics {
     /// The number of each flow of a set, infinite where it was not done within the run; `None` if
     /// nobody followed them.
     fn flows(&self, _flows: &FlowSet) -> Option<Vec<f64>> {
+        None
+    }
+
+    /// The number of each subscriber of a set; `None` if nobody counted them.
+    fn subscribers(&self, _set: &SubscriberSet) -> Option<Vec<f64>> {
         None
     }
 }
@@ -126,6 +136,7 @@ struct Source {
 enum Origin {
     Measured(Metric, Subject, usize),
     Flows(OfFlows),
+    Subscribers(OfSubscribers),
     Published(f64),
 }
 
@@ -134,6 +145,7 @@ impl Origin {
         match self {
             Self::Measured(metric, ..) => metric.unit(),
             Self::Flows(of) => of.unit(),
+            Self::Subscribers(of) => of.unit(),
             Self::Published(_) => "",
         }
     }
@@ -209,11 +221,19 @@ impl Expr {
         needs
     }
 
+    /// Which subscribers it asks for.
+    pub fn subscribers(&self) -> impl Iterator<Item = &SubscriberSet> {
+        self.terms.iter().filter_map(|source| match &source.origin {
+            Origin::Subscribers(of) => Some(&of.set),
+            Origin::Measured(..) | Origin::Flows(_) | Origin::Published(_) => None,
+        })
+    }
+
     /// Which flows it asks for.
     pub fn flows(&self) -> impl Iterator<Item = &FlowSet> {
         self.terms.iter().filter_map(|source| match &source.origin {
             Origin::Flows(of) => Some(&of.flows),
-            Origin::Measured(..) | Origin::Published(_) => None,
+            Origin::Measured(..) | Origin::Subscribers(_) | Origin::Published(_) => None,
         })
     }
 }
@@ -226,7 +246,11 @@ impl Source {
             }
             Origin::Flows(of) => {
                 let values = metrics.flows(&of.flows);
-                values.and_then(|values| of.statistic.of(of.flows.metric, values))
+                values.and_then(|values| of.statistic.of(of.flows.metric.less_is_worse(), values))
+            }
+            Origin::Subscribers(of) => {
+                let values = metrics.subscribers(&of.set);
+                values.and_then(|values| of.statistic.of(of.set.metric.less_is_worse(), values))
             }
             Origin::Published(value) => Some(*value),
         };

@@ -5,8 +5,8 @@ use thiserror::Error;
 
 use super::lex::{ExprError, Token, Word, words};
 use super::{
-    Binary, Comparison, Expr, FlowMetric, FlowSet, Fold, Metric, Node, OfFlows, Order, Origin,
-    Relation, Side, Source, Statistic, Subject,
+    Binary, Comparison, Expr, FlowMetric, FlowSet, Fold, Metric, Node, OfFlows, OfSubscribers,
+    Order, Origin, Relation, Side, Source, Statistic, Subject, SubscriberMetric, SubscriberSet,
 };
 use crate::published::PublishedError;
 
@@ -43,8 +43,20 @@ pub(crate) enum NameError {
     NoEnd(String),
     #[error("{0:?} is a recording: its flows are not followed")]
     Recording(String),
+    #[error("no router of the scenario has a [[tree]]: nobody is counted")]
+    NoTree,
+    #[error("no [[tree]] is on link {link:?}; there is one on {}", links.join(", "))]
+    NoTreeThere { link: String, links: Vec<String> },
     #[error("{0}")]
     Published(#[from] PublishedError),
+}
+
+/// Subscribers of a link, as they are named.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct People {
+    pub(crate) router: String,
+    pub(crate) link: String,
+    pub(crate) pattern: String,
 }
 
 /// What the names in an expression may be.
@@ -64,6 +76,13 @@ pub(crate) trait Names {
     /// # Errors
     /// One of them names none, or none of which this is measured; says what there is.
     fn traffic(&self, metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError>;
+    /// The subscribers that a text names, which may hold `*`.
+    ///
+    /// # Errors
+    /// It names nobody, or is not clear about the link; says what there is.
+    fn people(&self, _text: &str) -> Result<People, NameError> {
+        Err(NameError::NoTree)
+    }
     /// The index of a step.
     ///
     /// # Errors
@@ -90,6 +109,9 @@ impl Names for AnyNames {
     fn traffic(&self, _metric: FlowMetric, text: &str) -> Result<Vec<String>, NameError> {
         Ok(vec![text.to_owned()])
     }
+    fn people(&self, text: &str) -> Result<People, NameError> {
+        Ok(People { router: String::new(), link: String::new(), pattern: text.to_owned() })
+    }
     fn step(&self, _name: &str) -> Result<usize, NameError> {
         Ok(0)
     }
@@ -100,7 +122,7 @@ impl Names for AnyNames {
 
 /// Parses an expectation.
 pub(crate) fn parse(text: &str, names: &dyn Names) -> Result<Expr, ExprError> {
-    let words = words(text, |name| metric_of(name).is_some() || FlowMetric::named(name).is_some())?;
+    let words = words(text, |name| metric_of(name).is_some() || Each::named(name).is_some())?;
     if let Some(word) = words.get(WORDS) {
         return Err(ExprError::new(word.at, format!("longer than {WORDS} words")));
     }
@@ -112,6 +134,25 @@ pub(crate) fn parse(text: &str, names: &dyn Names) -> Result<Expr, ExprError> {
     match parser.words.get(parser.next) {
         None => Ok(Expr { comparisons, terms: parser.terms }),
         Some(word) => Err(ExprError::new(word.at, "an operator or `and` is expected here")),
+    }
+}
+
+/// What is measured of each of many.
+#[derive(Clone, Copy)]
+enum Each {
+    Flow(FlowMetric),
+    Subscriber(SubscriberMetric),
+}
+
+impl Each {
+    fn named(name: &str) -> Option<Self> {
+        let subscriber = || SubscriberMetric::named(name).map(Self::Subscriber);
+        FlowMetric::named(name).map(Self::Flow).or_else(subscriber)
+    }
+
+    fn all() -> impl Iterator<Item = &'static str> {
+        let subscribers = SubscriberMetric::ALL.iter().map(|metric| metric.name());
+        FlowMetric::ALL.iter().map(|metric| metric.name()).chain(subscribers)
     }
 }
 
@@ -284,17 +325,25 @@ impl<'t> Parser<'t, '_> {
         if let Some(metric) = metric_of(name) {
             return self.measured(metric, at);
         }
-        if FlowMetric::named(name).is_some() {
+        if let Some(each) = Each::named(name) {
+            let what = match each {
+                Each::Flow(_) => "flow",
+                Each::Subscriber(_) => "subscriber",
+            };
             let message = format!(
-                "{name} is a number of each flow: say which you want, as in p99({name}(…)); there \
-                 are p1 to p99, mean, sum, min, max, worst, jain, count"
+                "{name} is a number of each {what}: say which you want, as in p99({name}(…)); \
+                 there are p1 to p99, mean, sum, min, max, worst, jain, count"
             );
             return Err(ExprError::new(at, message));
         }
         if let Some(statistic) = Statistic::named(name)
-            && let Some(flow) = self.flow_metric()
+            && let Some(each) = self.each()
         {
-            return self.of_flows(statistic, flow, at);
+            self.next += 2;
+            return match each {
+                Each::Flow(metric) => self.of_flows(statistic, metric, at),
+                Each::Subscriber(metric) => self.of_subscribers(statistic, metric, at),
+            };
         }
         match (name, Fold::named(name)) {
             ("published", _) => self.published(at),
@@ -307,27 +356,27 @@ impl<'t> Parser<'t, '_> {
                 self.arguments().map(|numbers| Node::Fold(fold, numbers))
             }
             _ if Statistic::named(name).is_some() => {
-                let flows: Vec<_> = FlowMetric::ALL.iter().map(|flow| flow.name()).collect();
+                let each: Vec<_> = Each::all().collect();
                 let message =
-                    format!("{name} is one of flows: {name}({}(…))", flows.join("(…)), …("));
+                    format!("{name} is one of many: {name}({}(…))", each.join("(…)), …("));
                 Err(ExprError::new(at, message))
             }
             _ => {
                 let known = Metric::all().map(Metric::name);
-                let flows = FlowMetric::ALL.iter().map(|flow| flow.name());
+                let each = Each::all();
                 let folds = Fold::ALL.iter().map(|fold| fold.name());
                 let known: Vec<_> =
-                    known.chain(flows).chain(folds).chain(["published", "abs"]).collect();
+                    known.chain(each).chain(folds).chain(["published", "abs"]).collect();
                 Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
             }
         }
     }
 
-    /// What of flows stands in the parentheses that follow, if it is that.
-    fn flow_metric(&self) -> Option<FlowMetric> {
+    /// What of many stands in the parentheses that follow, if it is that.
+    fn each(&self) -> Option<Each> {
         let ahead = |places: usize| self.words.get(self.next + places).map(|word| word.token);
         match (ahead(0)?, ahead(1)?) {
-            (Token::Symbol("("), Token::Name(name)) => FlowMetric::named(name),
+            (Token::Symbol("("), Token::Name(name)) => Each::named(name),
             _ => None,
         }
     }
@@ -339,7 +388,6 @@ impl<'t> Parser<'t, '_> {
         metric: FlowMetric,
         at: usize,
     ) -> Result<Node, ExprError> {
-        self.next += 2;
         let named = |at: usize| move |error: NameError| ExprError::new(at, error.to_string());
         let Some(Token::Subject(text)) = self.peek() else {
             let message = format!("`(traffic)` must follow {}", metric.name());
@@ -355,6 +403,30 @@ impl<'t> Parser<'t, '_> {
         self.expect_symbol(")")?;
         let flows = FlowSet { metric, traffic, step };
         Ok(self.term(at, Origin::Flows(OfFlows { statistic, flows })))
+    }
+
+    /// What stands behind a statistic: `(subscriber_rate(town-*)@x10)`.
+    fn of_subscribers(
+        &mut self,
+        statistic: Statistic,
+        metric: SubscriberMetric,
+        at: usize,
+    ) -> Result<Node, ExprError> {
+        let named = |at: usize| move |error: NameError| ExprError::new(at, error.to_string());
+        let Some(Token::Subject(text)) = self.peek() else {
+            let message = format!("`(subscriber)` must follow {}", metric.name());
+            return Err(ExprError::new(self.at(), message));
+        };
+        let People { router, link, pattern } = self.names.people(text).map_err(named(self.at()))?;
+        self.next += 1;
+        let Some(Token::Step(step)) = self.peek() else {
+            return Err(ExprError::new(self.at(), "`@` and the name of a step must follow"));
+        };
+        let step = self.names.step(step).map_err(named(self.at()))?;
+        self.next += 1;
+        self.expect_symbol(")")?;
+        let set = SubscriberSet { metric, router, link, pattern, step };
+        Ok(self.term(at, Origin::Subscribers(OfSubscribers { statistic, set })))
     }
 
     fn arguments(&mut self) -> Result<Vec<Node>, ExprError> {

@@ -5,7 +5,7 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::read_settings;
 
 use crate::core_model::{CORE, CoreModel, OUT};
-use crate::expr::{self, AnyNames, FlowMetric, Metric, NameError, Names, Subject};
+use crate::expr::{self, AnyNames, FlowMetric, Metric, NameError, Names, People, Subject};
 use crate::model::{Expectation, Scenario, Tool, Traffic, TrafficKind};
 use crate::published::{self, PublishedError};
 use crate::tables::ExpectSection;
@@ -32,6 +32,11 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
             }
         };
         if known {
+            for set in expr.subscribers() {
+                if let Some(message) = too_short(scenario, set.step) {
+                    reader.fail_at(fields, "that", message);
+                }
+            }
             for (metric, subject, step) in expr.needs() {
                 if let Some(message) = never_sampled(scenario, metric, &subject, step) {
                     reader.fail_at(fields, "that", message);
@@ -53,16 +58,12 @@ fn never_sampled(
     subject: &Subject,
     step: usize,
 ) -> Option<String> {
+    if let Some(message) = too_short(scenario, step) {
+        return Some(message);
+    }
     let begin = scenario.steps.get(step)?;
     let end = scenario.step_end(step);
     let (from, name) = (begin.at.saturating_add(scenario.settle), &begin.name);
-    if from.saturating_add(scenario.sample) > end {
-        return Some(format!(
-            "step {name:?} is too short to be measured: settling and one sampling window do not \
-             fit into {}",
-            evenkeel_core::settings::quantity::time_text(end.saturating_sub(begin.at))
-        ));
-    }
     let class = subject.class.as_ref()?;
     if let Some(core) = &scenario.core {
         let sends = core.flows.iter().any(|f| f.name == *class && f.start < end && f.stop > from);
@@ -103,6 +104,21 @@ fn never_sampled(
         ));
     }
     None
+}
+
+/// Why nothing can be measured of a whole step.
+fn too_short(scenario: &Scenario, step: usize) -> Option<String> {
+    let begin = scenario.steps.get(step)?;
+    let end = scenario.step_end(step);
+    let needed = begin.at.saturating_add(scenario.settle).saturating_add(scenario.sample);
+    let name = &begin.name;
+    (needed > end).then(|| {
+        format!(
+            "step {name:?} is too short to be measured: settling and one sampling window do not \
+             fit into {}",
+            evenkeel_core::settings::quantity::time_text(end.saturating_sub(begin.at))
+        )
+    })
 }
 
 fn flows_of<'s>(scenario: &'s Scenario, class: &'s str) -> impl Iterator<Item = &'s Traffic> {
@@ -245,6 +261,37 @@ impl Names for Scope<'_> {
             }
         }
         Ok(found)
+    }
+
+    fn people(&self, text: &str) -> Result<People, NameError> {
+        let (place, pattern) = text.rsplit_once('/').unwrap_or(("", text));
+        let (place, pattern) = (place.trim(), pattern.trim());
+        let mut trees = Vec::new();
+        for router in &self.0.routers {
+            for tree in &router.config.trees {
+                let links = [&tree.section.down, &tree.section.up].into_iter().flatten();
+                trees.extend(links.map(|link| (&router.name, link, tree)));
+            }
+        }
+        let text_of = |(router, link, _): &(&String, &String, _)| format!("{router}/{link}");
+        let there = |tree: &&(&String, &String, _)| {
+            place.is_empty() || *tree.1 == place || text_of(tree) == place
+        };
+        let found: Vec<_> = trees.iter().filter(there).collect();
+        let [(router, link, tree)] = found[..] else {
+            let links: Vec<String> = trees.iter().map(text_of).collect();
+            return Err(match (links.is_empty(), found.is_empty()) {
+                (true, _) => NameError::NoTree,
+                (_, true) => NameError::NoTreeThere { link: place.to_owned(), links },
+                _ => NameError::Several { name: text.to_owned(), links },
+            });
+        };
+        let known = tree.list.entries.iter().map(|entry| entry.name.as_str());
+        if !known.clone().any(|name| expr::matches(pattern, name)) {
+            return Err(unknown("subscriber", pattern, &known.collect::<Vec<_>>()));
+        }
+        let (router, link) = (router.to_string(), link.to_string());
+        Ok(People { router, link, pattern: pattern.to_owned() })
     }
 
     fn step(&self, name: &str) -> Result<usize, NameError> {

@@ -5,6 +5,7 @@ mod core;
 mod expect;
 mod nodes;
 mod steps;
+mod subscribers;
 mod traffic;
 
 use std::path::Path;
@@ -20,13 +21,14 @@ use evenkeel_core::settings::Settings;
 
 /// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they
 /// have errors.
-const LAYOUT: [&str; 3] = ["host", "router", "wire"];
+const LAYOUT: [&str; 4] = ["host", "router", "wire", "subscribers"];
 /// Top-level keys that give names and times to what expectations speak of.
-const NAMED: [&str; 10] = [
+const NAMED: [&str; 11] = [
     "core",
     "host",
     "router",
     "wire",
+    "subscribers",
     "traffic",
     "step",
     "published",
@@ -90,6 +92,7 @@ fn scenario_of(reader: &mut Reader, fields: &Fields, folder: &Path) -> Option<Sc
         hosts: Vec::new(),
         routers: Vec::new(),
         wires: Vec::new(),
+        subscribers: Vec::new(),
         core: None,
         traffic: Vec::new(),
         steps: Vec::new(),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use evenkeel_config::parse::{Unique, read_file};
+use evenkeel_config::subscribers::GivenList;
 use evenkeel_config::{LinkConfig, PortConfig, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::Prefix;
 use evenkeel_core::link::LinkConfig as Link;
@@ -38,9 +39,10 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: 
             reader.fail(&fields.at, fields.path.clone(), format!("no [[wire]] leads to {name:?}"));
         }
     }
+    let lists = super::subscribers::read(reader, file, scenario);
     for fields in file.tables("router") {
         let Some(name) = fields.text("name") else { continue };
-        if let Some(config) = config(reader, fields, folder, name, scenario) {
+        if let Some(config) = config(reader, fields, folder, (name, &lists), scenario) {
             scenario.routers.push(Router { name: name.to_owned(), config });
         }
     }
@@ -169,7 +171,7 @@ fn config(
     reader: &mut Reader,
     fields: &Fields,
     folder: &Path,
-    name: &str,
+    (name, lists): (&str, &[GivenList]),
     scenario: &Scenario,
 ) -> Option<RouterConfig> {
     let ports: Vec<_> = scenario
@@ -181,7 +183,7 @@ fn config(
             ..PortConfig::default()
         })
         .collect();
-    let ports = PortSource::Given(&ports);
+    let ports = PortSource::Given { ports: &ports, lists };
     let empty = Table::default();
     let path = fields.path_of("config");
     let mut config = match (fields.foreign("config"), fields.text("file")) {

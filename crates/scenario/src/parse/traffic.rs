@@ -10,7 +10,8 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::read_settings;
 
 use crate::model::{Congestion, Ecn, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
-use crate::tables::{Distribution, Pattern, TrafficSection};
+use crate::subscribers::Party;
+use crate::tables::{Distribution, MOST_FLOWS, Pattern, TrafficSection};
 use crate::topology::Wire;
 
 /// Ports of flows whose file says none are these plus the flow's number, from 1.
@@ -51,6 +52,19 @@ fn traffic(
         kind,
         TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. } | TrafficKind::Replay
     );
+    let party = super::subscribers::party(reader, fields, &section, number, scenario);
+    if !fields.given("subscribers") && fields.given("part") {
+        reader.fail_at(fields, "part", "only together with `subscribers`");
+    }
+    if party.is_some() && kind == TrafficKind::Replay {
+        reader.fail_at(fields, "subscribers", "a recording is that of hosts");
+    }
+    let each = if is_one_flow { party.as_ref().map_or(1, Party::len) as u64 } else { 1 };
+    let flows = u64::from(section.flows) * each;
+    if flows > MOST_FLOWS {
+        let message = format!("{flows} flows of all of them: at most {MOST_FLOWS}");
+        reader.fail_at(fields, "flows", message);
+    }
     if section.flows > 1 && !is_one_flow {
         reader.fail_at(fields, "flows", "only together with a kind that is one flow by itself");
     }
@@ -79,7 +93,8 @@ fn traffic(
         dscp: section.dscp,
         port: section.port.unwrap_or(PORTS_AFTER + number),
         source_port: section.source_port.unwrap_or(SOURCE_PORTS_AFTER + number),
-        flows: section.flows,
+        flows: flows as u32,
+        party,
         recording: section.file.map(|file| folder.join(file)),
         tcp: section.tcp || kind.is_tcp(),
         place: reader.place(&fields.at),
@@ -272,9 +287,10 @@ fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut
 
 /// What the routers see of a flow; `None` if its hosts have no addresses.
 fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
+    let (source, destination) = scenario.ends(traffic, 0)?;
     Some(FlowKey {
-        source: scenario.address(&traffic.from, traffic.ipv6)?,
-        destination: scenario.address(&traffic.to, traffic.ipv6)?,
+        source,
+        destination,
         protocol: if traffic.tcp { 6 } else { 17 },
         source_port: traffic.source_port,
         destination_port: traffic.port,

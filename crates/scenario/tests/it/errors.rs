@@ -529,8 +529,8 @@ fn flows_of_expectations_are_known_and_have_what_is_asked() {
     says_of("p50(flow_goodput(z*)) < 1", "no traffic \"z*\"");
     says_of("p50(fct(a)) < 1", "\"a\" has no flows that end");
     says_of("fct(a) < 1", "fct is a number of each flow: say which you want, as in p99(fct(…))");
-    says_of("worst(1, 2) < 1", "worst is one of flows: worst(fct(…)), …(flow_goodput(…))");
-    says_of("p50(delay(gold)@start) < 1", "p50 is one of flows");
+    says_of("worst(1, 2) < 1", "worst is one of many: worst(fct(…)), …(flow_goodput(…))");
+    says_of("p50(delay(gold)@start) < 1", "p50 is one of many");
     says_of("p50(flow_loss(a)@x99) < 1", "no step \"x99\"");
     says_of("p50(flow_loss(a)@x10 + 1) < 1", "`)` is expected here");
     says_of("p50(flow_loss) < 1", "`(traffic)` must follow flow_loss");

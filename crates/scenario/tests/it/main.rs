@@ -5,3 +5,4 @@ mod linux;
 mod scenario;
 mod schema;
 mod shipped;
+mod subscribers;
