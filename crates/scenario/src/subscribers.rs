@@ -67,6 +67,8 @@ fn address(group: u16, member: u32, ipv6: bool) -> IpAddr {
 /// in turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Party {
+    /// What the `[[traffic]]` calls them: all of those, or one.
+    pub named: String,
     /// Whether they send; else they receive.
     pub sends: bool,
     /// Which of those with people they are of.
@@ -86,17 +88,26 @@ impl Party {
             members.truncate(wanted);
             members.sort_unstable();
         }
-        Self { sends: false, group, members: members.into(), ipv6: false }
+        Self { named: String::new(), sends: false, group, members: members.into(), ipv6: false }
     }
 
     /// One of them.
     pub(crate) fn only(group: u16, member: u32) -> Self {
-        Self { sends: false, group, members: [member].into(), ipv6: false }
+        Self { named: String::new(), sends: false, group, members: [member].into(), ipv6: false }
     }
 
     /// The same at one end of flows of a family.
-    pub(crate) fn at(self, sends: bool, ipv6: bool) -> Self {
-        Self { sends, ipv6, ..self }
+    pub(crate) fn at(self, named: &str, sends: bool, ipv6: bool) -> Self {
+        Self { named: named.to_owned(), sends, ipv6, ..self }
+    }
+
+    /// Who they are, for people: `18 of hill`.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self.members.len() {
+            1 => self.named.clone(),
+            many => format!("{many} of {}", self.named),
+        }
     }
 
     /// How many they are.

@@ -118,7 +118,11 @@ fn marks(ecn: Ecn) -> &'static str {
 /// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant
 /// rate`.
 pub fn offered(traffic: &Traffic) -> String {
-    let Traffic { from, to, rate, size, .. } = traffic;
+    let Traffic { rate, size, .. } = traffic;
+    let (mut from, mut to) = (traffic.from.clone(), traffic.to.clone());
+    if let Some(party) = &traffic.party {
+        *(if party.sends { &mut from } else { &mut to }) = party.told();
+    }
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
     let kind = match (traffic.tool, traffic.kind) {
         (_, TrafficKind::TcpFlows { congestion, ecn, mean_size, sizes }) => {

@@ -197,5 +197,5 @@ pub(super) fn party(
         Some(member) => Party::only(*place, member),
         None => Party::new(*place, group.count, section.part, number),
     };
-    Some(party.at(sends, section.ipv6))
+    Some(party.at(named, sends, section.ipv6))
 }
