@@ -17,7 +17,7 @@ help:
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster, five times what can happen to one, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
-	@echo "make page   the live page in a Chromium, over a router under load; screenshots go to out/page (needs root)"
+	@echo "make page   the live page in a Chromium, over a router under load, and what three of them cost a router with 10,000 subscribers; screenshots go to out/page and out/watched (needs root)"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make prove  bounds of the core proved with z3, and a planted fault found in each: seconds (docs/proofs.md)"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
@@ -66,6 +66,7 @@ page:
 	@scripts/setup.sh page
 	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
 	@scripts/page.py
+	@scripts/watched.py
 
 harden:
 	@scripts/harden.sh $(or $(SECONDS_EACH),60)

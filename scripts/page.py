@@ -2,7 +2,7 @@
 """The live page of `evenkeel serve` in a real Chromium, over a real router under changing load.
 
 A router between two network namespaces shapes TCP and UDP under FairDrop; the page must open, show moving values, who sends most and why, an alarm while a port is down,
-say so when the router is gone, and go on when it is back; Debian's Prometheus scrapes, and its alert fires and clears; the past is there after `evenkeel serve` was started
+say so when the router is gone, and go on when it is back; Debian's Prometheus scrapes, each question of the dashboard is answered, and its alert fires and clears; the past is there after `evenkeel serve` was started
 anew. Nothing of the page may be wider than a phone, and the browser may have nothing to complain about. Screenshots at 1280 and 420 pixels, light and dark,
 go to out/page: look at them. Needs root and the packages of `scripts/setup.sh page`.
 
@@ -194,6 +194,29 @@ def alarm_fires_and_clears(bed, page, url, prometheus):
         sys.exit("the alarm is not among what happened")
 
 
+# This router has no admission: what asks for it has no answer here.
+UNANSWERED = re.compile("evenkeel_link_admission_")
+
+
+def dashboard_is_answered(prometheus):
+    """Each question of the shipped dashboard has an answer from what was scraped."""
+    dashboard = json.loads((Path(__file__).resolve().parent.parent / "packaging" / "grafana-dashboard.json").read_text())
+
+    def questions(part):
+        if isinstance(part, dict):
+            yield from [part["expr"]] if "expr" in part else []
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from questions(inner)
+
+    asked_for = sorted(set(questions(dashboard)))
+    for question in asked_for:
+        query = question.replace("$__rate_interval", "10s").replace("$router", ".*").replace("$link", ".*")
+        reply = asked(prometheus + urllib.parse.quote(query))
+        if reply["status"] != "success" or bool(reply["data"]["result"]) == bool(UNANSWERED.search(question)):
+            sys.exit(f"the dashboard asks {query}: {reply}")
+    print(f"the dashboard's {len(asked_for)} questions are answered")
+
+
 def browser():
     options = webdriver.ChromeOptions()
     # Without its sandbox, because this runs as root; it opens nothing but our page.
@@ -255,6 +278,7 @@ def main():
             for width in (1280, 420):
                 for scheme in ("light", "dark"):
                     look(page, width, scheme, f"{width}-{scheme}")
+            dashboard_is_answered(prometheus)
             alarm_fires_and_clears(bed, page, url, prometheus)
             serve.terminate()
             serve.wait()

@@ -70,7 +70,8 @@ pub(crate) enum Command {
     /// Look at what decides whether shaping can work here: rings and queues below, offloads,
     /// interrupts, firewall, limits, clock, hypervisor. Changes nothing and needs no privilege.
     Doctor(DoctorArgs),
-    /// Show links and classes with rates, delays and drops; one table where no terminal is.
+    /// Show links, classes, flows and subscribers with rates, delays and drops; one table where no
+    /// terminal is.
     Top(TopArgs),
     /// Offer what routers count over HTTP: metrics for Prometheus, JSON and a live page.
     Serve(ServeArgs),

@@ -10,6 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 
+use crate::lists::{Listing, View};
 use crate::rows::{self, HEADINGS, Order, Row};
 use crate::words::{part, per_second};
 
@@ -24,7 +25,12 @@ pub(crate) struct App {
     rates: RouterRates,
     /// Why there is nothing new.
     silent: Option<String>,
+    view: View,
+    /// What was told of the view, where it is a list.
+    listing: Option<Listing>,
     order: Order,
+    /// By which of its numbers a list is ordered.
+    column: usize,
     reversed: bool,
     filter: String,
     /// Keys go into the filter.
@@ -41,7 +47,10 @@ impl App {
             router: String::new(),
             rates: RouterRates::default(),
             silent: None,
+            view: View::default(),
+            listing: None,
             order: Order::Sent,
+            column: 0,
             reversed: false,
             filter: String::new(),
             typing: false,
@@ -57,6 +66,17 @@ impl App {
     /// A window of a recording.
     pub(crate) fn recorded(&mut self, rates: RouterRates, which: String) {
         (self.rates, self.recorded) = (rates, Some(which));
+    }
+
+    /// What a router told of a view, which may be another one by now.
+    pub(crate) fn listed(&mut self, view: View, listing: Option<Listing>) {
+        if view == self.view {
+            self.listing = listing;
+        }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.view
     }
 
     /// Whether keys go into the filter.
@@ -87,7 +107,13 @@ impl App {
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return true,
-            KeyCode::Char('s') => self.order = self.order.next(),
+            // A recording knows links and classes.
+            KeyCode::Tab if self.recorded.is_none() => {
+                (self.view, self.listing) = (self.view.next(), None);
+                (self.column, self.first) = (0, 0);
+            }
+            KeyCode::Char('s') if self.view == View::Classes => self.order = self.order.next(),
+            KeyCode::Char('s') => self.column += 1,
             KeyCode::Char('r') => self.reversed = !self.reversed,
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Down => self.first += 1,
@@ -102,7 +128,6 @@ impl App {
 
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
         let links = rows::links(&self.rates);
-        let classes = rows::classes(&self.rates, self.order, self.reversed, &self.filter);
         // Links take a third at most.
         let most = (frame.area().height / 3).max(2);
         let height = u16::try_from(links.len() + 1).unwrap_or(u16::MAX).min(most);
@@ -117,14 +142,43 @@ impl App {
         frame.render_widget(Paragraph::new(self.head()), head);
         frame.render_widget(table(&links, None), above);
         frame.render_widget(Paragraph::new(""), gap);
-        let fit = usize::from(below.height.saturating_sub(1));
-        self.first = self.first.min(classes.len().saturating_sub(fit));
-        self.draw_classes(frame, below, &classes[self.first..]);
-        frame.render_widget(Paragraph::new(self.foot(classes.len())), foot);
+        let rows = if self.view == View::Classes {
+            self.draw_classes(frame, below)
+        } else {
+            self.draw_list(frame, below)
+        };
+        frame.render_widget(Paragraph::new(self.foot(rows)), foot);
     }
 
-    fn draw_classes(&self, frame: &mut Frame<'_>, area: Rect, rows: &[Row]) {
-        frame.render_widget(table(rows, Some((self.order, self.reversed))), area);
+    /// The first of so many rows that is shown, at most the last that fills the area.
+    fn scrolled(&mut self, rows: usize, area: Rect) -> usize {
+        let fit = usize::from(area.height.saturating_sub(1));
+        self.first = self.first.min(rows.saturating_sub(fit));
+        self.first
+    }
+
+    /// Returns how many there are.
+    fn draw_classes(&mut self, frame: &mut Frame<'_>, area: Rect) -> usize {
+        let classes = rows::classes(&self.rates, self.order, self.reversed, &self.filter);
+        let first = self.scrolled(classes.len(), area);
+        frame.render_widget(table(&classes[first..], Some((self.order, self.reversed))), area);
+        classes.len()
+    }
+
+    /// Returns how many there are.
+    fn draw_list(&mut self, frame: &mut Frame<'_>, area: Rect) -> usize {
+        let Some(listing) = self.listing.take() else {
+            let text = format!("{} are asked for ...", self.view.name());
+            frame.render_widget(Paragraph::new(text), area);
+            return 0;
+        };
+        let rows = listing.ordered(self.column, self.reversed, &self.filter);
+        let first = self.scrolled(rows.len(), area);
+        let table = list(&listing, &rows[first..], (self.column, self.reversed));
+        frame.render_widget(table, area);
+        let count = rows.len();
+        self.listing = Some(listing);
+        count
     }
 
     fn head(&self) -> Line<'_> {
@@ -149,7 +203,7 @@ impl App {
         Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
 
-    fn foot(&self, classes: usize) -> Line<'_> {
+    fn foot(&self, rows: usize) -> Line<'_> {
         if self.typing {
             return Line::raw(format!("filter: {}_   Enter keeps it, Esc clears it", self.filter));
         }
@@ -158,12 +212,20 @@ impl App {
         } else {
             format!(" with \"{}\"", self.filter)
         };
-        let time = if self.recorded.is_some() { "  left right space time" } else { "" };
+        let other = match self.recorded {
+            Some(_) => "left right space time".to_owned(),
+            None => format!("tab {}", self.view.next().name()),
+        };
+        let order = match (&self.listing, self.view) {
+            (_, View::Classes) => self.order.name(),
+            (Some(listing), _) => listing.column(self.column).0,
+            (None, _) => "...",
+        };
         let reversed = if self.reversed { ", reversed" } else { "" };
         Line::raw(format!(
-            "{classes} classes{filter} by {}{reversed}   s sort  r reverse  / filter  arrows \
-             scroll{time}  q quit",
-            self.order.name()
+            "{rows} {}{filter} by {order}{reversed}   s sort  r reverse  / filter  arrows scroll  \
+             {other}  q quit",
+            self.view.name()
         ))
     }
 }
@@ -187,6 +249,29 @@ fn table<'a>(rows: &[Row], order: Option<(Order, bool)>) -> Table<'a> {
     let names = [Constraint::Min(6), Constraint::Min(8)];
     let numbers = WIDTHS.map(Constraint::Length);
     Table::new(body, names.into_iter().chain(numbers))
+        .header(TableRow::new(headings).style(Style::new().add_modifier(Modifier::UNDERLINED)))
+}
+
+/// A table of a list; the column that it is ordered by has an arrow.
+fn list<'a>(listing: &Listing, rows: &[&[String]], order: (usize, bool)) -> Table<'a> {
+    let (by, _) = listing.column(order.0);
+    let headings = listing.headings.iter().map(|name| {
+        let arrow = if order.1 { "^" } else { "v" };
+        Cell::from(if *name == by { format!("{name} {arrow}") } else { (*name).to_owned() })
+    });
+    let names = listing.names;
+    let body = rows.iter().map(|row| {
+        TableRow::new(row.iter().enumerate().map(|(at, cell)| {
+            let line = Line::from(cell.clone());
+            Cell::from(if at < names { line } else { line.right_aligned() })
+        }))
+    });
+    let widths = (0..listing.headings.len()).map(|at| match at {
+        0 => Constraint::Min(20),
+        _ if at < names => Constraint::Max(18),
+        _ => Constraint::Length(12),
+    });
+    Table::new(body, widths)
         .header(TableRow::new(headings).style(Style::new().add_modifier(Modifier::UNDERLINED)))
 }
 
@@ -234,6 +319,36 @@ mod tests {
         assert!(!press(&mut app, "s"));
         assert!(screen(&mut app, 100, 20)[5].contains("offered v"));
         assert!(press(&mut app, "q"));
+    }
+
+    #[test]
+    fn tab_goes_on_to_flows_and_subscribers_and_what_is_late_is_not_shown() {
+        let mut app = app();
+        let tab = KeyEvent::from(KeyCode::Tab);
+        app.pressed(tab);
+        let lines = screen(&mut app, 120, 20);
+        assert!(lines[5].starts_with("flows are asked for") && lines[2].starts_with("wan"));
+        // What was asked for before the key comes behind it.
+        app.listed(View::Classes, None);
+        app.listed(View::Flows, Some(crate::lists::tests::flows()));
+        let lines = screen(&mut app, 120, 20);
+        assert!(lines[5].contains("sent v") && lines[6].starts_with("10.0.0.1>a"), "{lines:#?}");
+        assert!(lines[19].contains("2 flows by sent") && lines[19].contains("tab subscribers"));
+        assert!(!press(&mut app, "s"));
+        let lines = screen(&mut app, 120, 20);
+        assert!(lines[5].contains("packets v") && lines[6].starts_with("10.0.0.2>b"), "{lines:#?}");
+        assert!(!press(&mut app, "/0.1"));
+        app.pressed(KeyEvent::from(KeyCode::Enter));
+        assert!(screen(&mut app, 120, 20)[19].contains("1 flows with \"0.1\" by packets"));
+        app.pressed(tab);
+        app.listed(View::Flows, Some(crate::lists::tests::flows()));
+        assert!(screen(&mut app, 120, 20)[5].starts_with("subscribers are asked for"));
+        for (width, height) in [(1, 1), (20, 3), (5, 60)] {
+            screen(&mut app, width, height);
+        }
+        app.recorded(rates(), "10:00".to_owned());
+        app.pressed(tab);
+        assert_eq!(app.view(), View::Subscribers);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod own;
 mod privileges;
 mod run;
 mod running;
+mod secrets;
 mod seen;
 mod shape;
 mod shape_refused;

@@ -125,7 +125,7 @@ impl Live {
     }
 
     /// A number of class `bulk` on the link to `b`.
-    fn bulk(&self, number: &str) -> u64 {
+    pub(super) fn bulk(&self, number: &str) -> u64 {
         let show = self.show();
         let link =
             show["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();

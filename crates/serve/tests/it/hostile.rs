@@ -152,3 +152,36 @@ fn streams_are_counted_on_their_own_and_everybody_else_is_served() {
     drop(streams);
     crate::bed::until("their places are free", || &listen().1 == b"HTTP/1.1 200");
 }
+
+/// Who asks and never reads holds up nobody, and less than a stream's places are taken by him.
+#[test]
+fn who_reads_nothing_holds_up_nobody() {
+    let setup = Setup::new();
+    let _router = setup.router();
+    let server = setup.serve();
+    let mut listens = connect(server.address());
+    listens.write_all(STREAM).unwrap();
+    let mut lines = BufReader::new(listens);
+    event(&mut lines, "window");
+    let ask = |what: &str| {
+        let mut stream = connect(server.address());
+        // The same again and again on one connection: answers pile up.
+        let request = format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        for _ in 0..100 {
+            if stream.write_all(request.as_bytes()).is_err() {
+                break;
+            }
+        }
+        stream
+    };
+    let deaf: Vec<_> = (0..20)
+        .map(|n| ask(["/api/v1/events", "/metrics", "/page.js", "/uPlot.js"][n % 4]))
+        .collect();
+    let begun = Instant::now();
+    for _ in 0..5 {
+        event(&mut lines, "window");
+        assert_eq!(get(server.address(), "/metrics").0, 200);
+    }
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    drop(deaf);
+}
