@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use evenkeel_netns::testing::{eventually, text};
 use serde_json::Value;
@@ -15,6 +16,9 @@ use super::run::{CONFIG, Live, end, start};
 const KEY: &str = "c0ffee11223344556677889900aabbccddeeff01";
 /// Of another length than any key: it is refused.
 const WRONG: &str = "badc0de11223344556677889900aabbccddeeff0199";
+
+/// How long an answer may take.
+const LONG: Duration = Duration::from_secs(2);
 
 /// The class `bulk` is encrypted.
 fn config(folder: &str, key: &str) -> String {
@@ -31,10 +35,15 @@ fn config(folder: &str, key: &str) -> String {
 fn get(at: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut reply = Vec::new();
+    stream.set_read_timeout(Some(LONG)).unwrap();
     // A stream of events does not end.
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(3))).unwrap();
-    let _ = stream.read_to_end(&mut reply);
+    let until = Instant::now() + LONG;
+    let (mut reply, mut some) = (Vec::new(), [0; 4_096]);
+    while Instant::now() < until
+        && let Ok(read @ 1..) = stream.read(&mut some)
+    {
+        reply.extend_from_slice(&some[..read]);
+    }
     String::from_utf8_lossy(&reply).into_owned()
 }
 
@@ -93,16 +102,21 @@ fn keys_are_in_no_log_no_answer_and_no_page() {
         .spawn()
         .unwrap();
     let mut out = BufReader::new(serve.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let at = line.split("http://").nth(1).expect(&line).trim().trim_end_matches('/').to_owned();
+    let mut said = String::new();
+    while !said.contains("http://") {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let at = said.split("http://").nth(1).and_then(|rest| rest.split(['/', ' ', '\n']).next());
+    let at = at.expect(&said).to_owned();
+    let name = said.split("router ").nth(1).and_then(|rest| rest.split(' ').next());
+    let name = name.expect(&said).to_owned();
     eventually("it has seen the router", || get(&at, "/metrics").contains("evenkeel_up{"));
     let api = get(&at, "/api/v1/openapi.json");
     let api: Value = serde_json::from_str(&api[api.find("\r\n\r\n").unwrap()..]).unwrap();
     let paths: Vec<String> = api["paths"].as_object().unwrap().keys().cloned().collect();
     assert!(paths.len() > 5, "{paths:?}");
-    for name in paths.iter().chain(["/metrics".to_owned(), "/".to_owned()].iter()) {
-        let asked = name.replace("{router}", "edge").replace("{name}", "edge");
+    for path in paths.iter().chain(["/metrics".to_owned(), "/".to_owned()].iter()) {
+        let asked = path.replace("{router}", &name).replace("{name}", &name);
         note(&asked, get(&at, &asked));
     }
     end(serve);
