@@ -1,5 +1,5 @@
-//! What a router does, on a terminal: links, classes, flows and subscribers with their rates, delays
-//! and losses.
+//! What a router does, on a terminal: links, classes, flows and subscribers with their rates,
+//! delays and losses.
 //!
 //! - [`plain`]: a window as one table of text, for pipes.
 //! - [`top`]: the same, live, with keys to sort and to filter; [`replay`]: from a recording.
