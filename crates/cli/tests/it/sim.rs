@@ -89,3 +89,25 @@ fn a_live_cluster_runs_in_virtual_time_too() {
     assert!(demo.status.success() && said.contains("carries at least 95 %"), "{said}");
     assert!(folder.path().join("demo/report.html").is_file());
 }
+
+/// An evening at a small ISP: without plans calls are lost, with them none is.
+#[test]
+fn the_evening_at_an_isp_is_shown_without_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().expect("a name");
+    let output = evenkeel(&["demo", "isp", "--sim", "--quiet", "--out", out]);
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let row = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(name)).expect(&told);
+        let cells = line[name.len()..].split_whitespace();
+        cells.map(|cell| cell.parse::<f64>().expect(line)).collect::<Vec<_>>()
+    };
+    let (lost, waited) = (row("calls: packets lost, %"), row("calls: 99 of 100 waited, ms"));
+    // North without and with the tree, then South, then East.
+    assert!(lost[0] > 10.0 && lost[1] == 0.0 && lost[3] == 0.0, "{told}");
+    assert!(waited[0] > 20.0 && waited[1] < 10.0 && waited[3] < 1.0, "{told}");
+    let late = row("films: pieces too late, %");
+    assert!(late[0] > 90.0 && late[1] < 50.0, "{told}");
+    assert!(folder.path().join("subscribers.csv").exists());
+}

@@ -1,14 +1,19 @@
 //! Expectations: expressions whose every name is known, over numbers that will be there.
 
 use evenkeel_config::parse::Unique;
+use evenkeel_config::subscribers::Role;
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::read_settings;
 
+use super::subscribers::UNKNOWN;
 use crate::core_model::{CORE, CoreModel, OUT};
 use crate::expr::{self, AnyNames, FlowMetric, Metric, NameError, Names, People, Subject};
 use crate::model::{Expectation, Scenario, Tool, Traffic, TrafficKind};
 use crate::published::{self, PublishedError};
 use crate::tables::ExpectSection;
+
+/// Lists of so many subscribers and nodes are told whole.
+const FEW: usize = 20;
 
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
     let mut names = Unique::new("expectation");
@@ -286,9 +291,14 @@ impl Names for Scope<'_> {
                 _ => NameError::Several { name: text.to_owned(), links },
             });
         };
-        let known = tree.list.entries.iter().map(|entry| entry.name.as_str());
-        if !known.clone().any(|name| expr::matches(pattern, name)) {
-            return Err(unknown("subscriber", pattern, &known.collect::<Vec<_>>()));
+        let entries = &tree.list.entries;
+        let names = entries.iter().map(|entry| entry.name.as_str()).chain([UNKNOWN]);
+        if !names.clone().any(|name| expr::matches(pattern, name)) {
+            // Of a long list a hint has the nodes.
+            let few = entries.len() <= FEW;
+            let nodes = entries.iter().filter(|entry| few || entry.role == Role::Node);
+            let known: Vec<_> = nodes.map(|entry| entry.name.as_str()).collect();
+            return Err(unknown("subscriber", pattern, &known));
         }
         let (router, link) = (router.to_string(), link.to_string());
         Ok(People { router, link, pattern: pattern.to_owned() })

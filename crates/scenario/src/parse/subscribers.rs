@@ -15,7 +15,7 @@ use crate::tables::TrafficSection;
 use crate::tables::subscribers::{PlanSection, SubscribersSection};
 
 /// The name of whom no line names.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// Reads them into the scenario, and returns the lists that they make.
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) -> Vec<GivenList> {
