@@ -4,9 +4,8 @@ use evenkeel_core::measure::{Counter, Tally};
 
 use crate::counted;
 use crate::html::Report;
-use crate::run::{AdmissionSample, CallsSample, Delays, FlowRow, Run, Sample};
+use crate::run::{AdmissionSample, CallsSample, Delays, FlowRow, Run, Sample, SubscriberRow};
 use crate::stats::DelayStats;
-use crate::subscribers::SubscriberRow;
 
 /// How a row's value is read; `None`: not measured.
 pub(crate) enum Value<R> {

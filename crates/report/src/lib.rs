@@ -40,10 +40,10 @@ pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
     AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, FlowRow,
-    Parameter, Run, Sample, StepMark, Topology, WireTotals,
+    Parameter, Run, Sample, StepMark, SubscriberRow, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
-pub use subscribers::{Neighbourhood, SubscriberRow, neighbourhoods};
+pub use subscribers::{Neighbourhood, neighbourhoods};
 
 /// A result file could not be written.
 #[derive(Debug, thiserror::Error)]

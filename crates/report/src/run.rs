@@ -7,10 +7,8 @@ use std::ops::{Deref, DerefMut};
 
 use evenkeel_core::counters;
 use evenkeel_core::measure::ClassCounters;
-use evenkeel_scenario::FlowMetric;
+use evenkeel_scenario::{FlowMetric, SubscriberMetric};
 use serde::{Deserialize, Serialize};
-
-use crate::subscribers::SubscriberRow;
 
 /// One run of one scenario in one world: everything the report needs to know.
 ///
@@ -195,6 +193,67 @@ impl FlowRow {
                 Some(self.lost_packets as f64 / sent as f64)
             }
             FlowMetric::Timeouts => self.timeouts.map(|timeouts| timeouts as f64),
+        }
+    }
+}
+
+/// What a subscriber, or a node that others are behind, had on one link in one step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubscriberRow {
+    /// The step.
+    pub step: String,
+    /// When counting began, seconds since the start of the run.
+    pub from_s: f64,
+    /// When it ended.
+    pub until_s: f64,
+    /// The router.
+    pub router: String,
+    /// The link: its port's name.
+    pub link: String,
+    /// Its name in the list.
+    pub name: String,
+    /// The name of what it is behind.
+    pub parent: String,
+    /// Whether it is a subscriber; else others are behind it.
+    pub subscriber: bool,
+    /// The most it may have, bit/s on the wire; `None`: as much as what it is behind.
+    pub cap_bps: Option<u64>,
+    /// What it had, bit/s on the wire.
+    pub rate_bps: f64,
+    /// What it should have had (`tree_filling`), bit/s on the wire; `None`: no bound is known.
+    pub share_bps: Option<f64>,
+    /// Whether something of it waited at nine of ten window ends at least.
+    pub greedy: bool,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Half of its packets waited no longer, microseconds: the end of a bucket, each of which is
+    /// twice as long as the one before; `None`: there were none.
+    pub wait_p50_us: Option<f64>,
+    /// 99 of 100 of them.
+    pub wait_p99_us: Option<f64>,
+}
+
+impl SubscriberRow {
+    /// What expectations ask of it, in the units of theirs; `None`: it has no such number.
+    #[must_use]
+    pub fn value(&self, metric: SubscriberMetric) -> Option<f64> {
+        let part = |of: u64, all: u64| (all > 0).then(|| of as f64 / all as f64);
+        match metric {
+            SubscriberMetric::Rate => Some(self.rate_bps),
+            SubscriberMetric::Share => self.share_bps,
+            SubscriberMetric::ShareError => {
+                let share = self.share_bps.filter(|share| *share > 0.0)?;
+                Some((self.rate_bps - share).abs() / share)
+            }
+            SubscriberMetric::CapUse => Some(self.rate_bps / self.cap_bps? as f64),
+            SubscriberMetric::Loss => part(self.dropped, self.dropped + self.sent_packets),
+            SubscriberMetric::Marked => part(self.marked, self.sent_packets),
+            SubscriberMetric::WaitP50 => self.wait_p50_us,
+            SubscriberMetric::WaitP99 => self.wait_p99_us,
         }
     }
 }

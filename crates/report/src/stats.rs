@@ -10,9 +10,9 @@ use evenkeel_scenario::{FlowSet, Metric, Metrics, Subject, SubscriberSet};
 
 use crate::counted;
 use crate::run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, FlowRow, Run, Sample, StepMark,
+    AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, FlowRow, Run, Sample,
+    StepMark, SubscriberRow,
 };
-use crate::subscribers::SubscriberRow;
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is
 /// never exact.

@@ -24,9 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Judgement};
 use crate::numbers::plain;
-use crate::run::{FlowRow, Run, StepMark, Topology};
+use crate::run::{FlowRow, Run, StepMark, SubscriberRow, Topology};
 use crate::slug::slug;
-use crate::subscribers::SubscriberRow;
 pub use beside::beside;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
