@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_config::Change;
 use evenkeel_config::subscribers::ListFormat;
+use evenkeel_config::{Change, DisciplineConfig, RouterConfig};
 use evenkeel_control::{Client, ClientError, Request};
 use evenkeel_ports::sys;
 use evenkeel_router::Snapshot;
@@ -52,6 +52,7 @@ impl RouterProcess {
         config.membership = None;
         config.router.control = socket.to_string_lossy().into_owned();
         let cannot = |what: String| move |source| LabError::System { what, source };
+        uproot(&mut config);
         for tree in &mut config.trees {
             // Its list may be in no file, or in one beside the scenario.
             let list = folder.join(format!("{name}-{}.csv", tree.section.name));
@@ -219,6 +220,21 @@ impl Drop for RouterProcess {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Takes trees off links that have another discipline: a run without the mechanism.
+fn uproot(config: &mut RouterConfig) {
+    let RouterConfig { trees, links, .. } = config;
+    let has_none = |port: &mut String| {
+        let own = links.iter().find(|link| link.port == *port);
+        own.is_some_and(|link| !matches!(link.discipline, DisciplineConfig::Tree(_)))
+    };
+    trees.retain_mut(|tree| {
+        let section = &mut tree.section;
+        drop(section.down.take_if(has_none));
+        drop(section.up.take_if(has_none));
+        section.down.is_some() || section.up.is_some()
+    });
 }
 
 /// Processor time of a process (`self` or a number), user and system; zero if it is gone.
