@@ -33,7 +33,7 @@ look() { # folder with the crates; prints what it finds
       grep -nE "^evenkeel-(sim|lab|scenario|world|report|sweep)\b" | sed "s|^|$manifest: depends on a world: |" || true
   done
   code "$1" | grep -E 'cfg(_attr)?!?\(' |
-    grep -vE 'cfg(_attr)?!?\((not\()?(test|target_arch|target_env|target_endian|target_pointer_width|debug_assertions|miri)\b' |
+    grep -vE 'cfg(_attr)?!?\((not\()?(test|target_arch|target_env|target_endian|target_pointer_width|debug_assertions|miri|loom)\b' |
     sed 's|^|a cfg: |' || true
   # Identifiers are taken apart at capitals and underscores, so that LabPort and is_sim are found and label is not. Texts in quotes
   # are looked at too: a router that asks for a name in its environment knows its world.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The service as systemd runs it: systemd is pid 1 of namespaces of its own, over a root in which the package is installed and configured, which stays as it is.
-# The unit is started, told to read its file again, killed, made to hang and stopped. Needs root; the network is that of the caller.
+# The unit is started, told to read its file again, upgraded, killed, made to hang and stopped. Needs root; the network is that of the caller.
 #
 #   scripts/service-test.sh ROOT
 set -euo pipefail
@@ -109,6 +109,15 @@ in_root sed -i 's/^rate = ".*"/rate = "fast"/' "$file"
 [[ $(in_root evenkeel ctl show) == *" 7Mbit/s"* ]] || fail "a refused file has changed something"
 in_root sed -i 's/^rate = ".*"/rate = "8Mbit\/s"/' "$file"
 
+# Another program in its file, as an upgrade of the package puts it there: the service goes on as that, without having ended.
+old=$(process)
+in_root sh -c 'cp /usr/bin/evenkeel /usr/bin/evenkeel.new && echo >>/usr/bin/evenkeel.new && mv /usr/bin/evenkeel.new /usr/bin/evenkeel'
+in_root systemctl reload evenkeel || fail "it does not go on as another program"
+renewed() { [ "$(process)" != "$old" ] && running && is NRestarts 0; }
+until_true "the process is still the old one" renewed
+[ "$(in_root readlink "/proc/$(process)/exe")" = /usr/bin/evenkeel ] || fail "it is not the program in the file"
+[ ! -e "/proc/$inner/root/proc/$old" ] || fail "the old process has not ended"
+
 # Killed, it comes back; its heart is not fed, it is killed and comes back.
 in_root sh -c "kill -KILL $(process)"
 until_true "killed, it is not started anew" restarted 1
@@ -120,5 +129,6 @@ in_root systemctl stop evenkeel
 is ActiveState inactive || fail "it does not stop"
 is Result success || fail "it stops with $(in_root systemctl show -P Result evenkeel)"
 [ "$(in_root ls /run/evenkeel 2>/dev/null | wc -l)" -eq 0 ] || fail "it leaves $(in_root ls /run/evenkeel)"
-in_root journalctl --no-pager -o cat -u evenkeel | grep -q "Watchdog timeout" || fail "no watchdog in the journal"
-echo "service-test: started, reloaded, killed, hung and stopped by systemd as pid 1"
+# Read whole: whoever stops reading in the middle breaks the pipe.
+[[ $(in_root journalctl --no-pager -o cat -u evenkeel) == *"Watchdog timeout"* ]] || fail "no watchdog in the journal"
+echo "service-test: started, reloaded, upgraded, killed, hung and stopped by systemd as pid 1"

@@ -128,7 +128,7 @@ step "no world in the router" scripts/one_world.sh --self-test
 step "circles of files" scripts/circles.py
 step "where to add things" scripts/trial.sh
 if [ "$(id -u)" -eq 0 ] || /usr/bin/python3 -c 'import z3' 2>/dev/null; then
-  step "bounds are proved" scripts/prove.sh
+  step "bounds are proved" scripts/prove.sh bounds
 else
   skip "bounds are proved" "needs the Debian package python3-z3: run   make setup   as root"
 fi

@@ -5,14 +5,19 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
+use evenkeel_core::audit::Told;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
-use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::PerClass;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
+
+use crate::flows;
 
 /// As large as what the router queues: a handle to a frame and what the disciplines ask for.
 #[derive(Clone)]
@@ -210,5 +215,52 @@ impl BusyLink {
         let elapsed = begin.elapsed().as_nanos() as f64;
         assert!(self.sink.sent > 0 && self.sink.dropped > 0, "the link was not overloaded");
         elapsed / times as f64
+    }
+}
+
+/// A link that is just full of packets of many flows, served by PDRR; audited or not.
+pub(crate) struct FullLink {
+    link: Link<Probe, AnyScheduler<Probe>>,
+    now: Nanos,
+    sink: Counted,
+    number: u32,
+}
+
+/// What it is named by [`FullLink::new`], and whether it is audited.
+pub(crate) const FULL_LINKS: [(&str, bool); 2] =
+    [("link:pdrr, 64 k flows, not audited", false), ("link:pdrr, 64 k flows, audited", true)];
+/// Its flows.
+const MANY: u32 = 1 << 16;
+
+impl FullLink {
+    /// A 10 Gbit/s link. What waits at first is sent while it runs.
+    pub(crate) fn new(audited: bool) -> Self {
+        let core = LinkConfig::paced(evenkeel_core::BitRate::from_mbps(10_000));
+        let buffer = Buffer::packets(2 * MANY);
+        let flows = KnownFlows::up_to(MANY);
+        let pdrr = DisciplineConfig::Pdrr(PdrrConfig { buffer, flows, ..PdrrConfig::default() });
+        let scheduler = pdrr.build(1).expect("the configuration is in range");
+        let mut link = Link::new(core, scheduler, 1).expect("the link is in range");
+        if audited {
+            link.tell(Nanos::ZERO, Told { link: core, promise: pdrr.promise(1) });
+        }
+        let mut full = Self { link, now: Nanos::ZERO, sink: Counted::default(), number: 0 };
+        full.arrive(MANY.into(), Nanos::ZERO);
+        full
+    }
+
+    fn arrive(&mut self, times: u64, apart: Nanos) {
+        for _ in 0..times {
+            self.now += apart;
+            self.number = self.number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let packet = Probe { arrival: self.now, ..flows::probe(self.number >> 16) };
+            let _ = black_box(self.link.enqueue(self.now, packet, &mut self.sink));
+        }
+    }
+
+    /// `times` arrivals, as many as leave.
+    pub(crate) fn run(&mut self, times: u64) {
+        // 1,038 bytes.
+        self.arrive(times, Nanos(830));
     }
 }

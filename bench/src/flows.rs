@@ -42,7 +42,7 @@ const PACKETS: u64 = 200_000;
 const SPACING: u64 = 100;
 
 /// A packet of flow `number`: key and hash cost a few multiplications, no memory.
-fn probe(number: u32) -> Probe {
+pub(crate) fn probe(number: u32) -> Probe {
     let hash = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
     let flow = FlowKey {

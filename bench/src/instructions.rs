@@ -22,7 +22,7 @@ use std::sync::Arc;
 use evenkeel_core::Nanos;
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 
-use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::disciplines::{BusyLink, CASES, Exchange, FULL_LINKS, FullLink};
 use crate::fairdrop::{FLOWS, Judging, RULES};
 use crate::flows::{self, ManyFlows};
 use crate::pipeline::{Forwarding, SETUPS};
@@ -40,6 +40,7 @@ fn names() -> Vec<String> {
     let mut names: Vec<String> =
         CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
     names.push("link:wfq-altq".into());
+    names.extend(FULL_LINKS.map(|(name, _)| name.to_owned()));
     names.extend(HEARTBEATS.map(|(name, _)| name.to_owned()));
     names.extend(SETUPS.iter().map(|setup| format!("pipeline:{}", setup.name)));
     for kind in flows::KINDS {
@@ -59,6 +60,9 @@ fn names() -> Vec<String> {
 pub(crate) fn one(case: &str, packets: u64) {
     if let Some((_, apart)) = HEARTBEATS.iter().find(|(name, _)| *name == case) {
         return beat(*apart, packets);
+    }
+    if let Some((_, audited)) = FULL_LINKS.iter().find(|(name, _)| *name == case) {
+        return FullLink::new(*audited).run(packets);
     }
     match case.split_once(':') {
         Some(("pipeline", name)) => {

@@ -44,7 +44,8 @@ use crate::top::TopArgs;
     name = "evenkeel",
     version,
     after_help = "Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 \
-                  missing privilege or kernel feature."
+                  missing privilege or kernel feature.\nThe guide: the folder docs of the \
+                  sources, /usr/share/doc/evenkeel of the package; `man evenkeel-COMMAND`."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -293,13 +294,14 @@ pub(crate) enum CtlCommand {
     /// left, or why it was dropped.
     Capture(CaptureArgs),
     /// Change a knob: evenkeel ctl set wan x_delay bulk 200us
+    #[command(override_usage = "evenkeel ctl set [OPTIONS] <LINK> <KNOB> [CLASS] <VALUE>")]
     Set {
         /// The link, named by its port.
         link: String,
         #[arg(help = live_settings())]
         knob: String,
-        /// The class (for knobs of a class), then the value as in router.toml.
-        #[arg(required = true, num_args = 1..=2, value_names = ["CLASS", "VALUE"])]
+        /// The value as in router.toml; before it, for knobs of a class, the class.
+        #[arg(required = true, num_args = 1..=2, value_name = "VALUE")]
         class_and_value: Vec<String>,
     },
     /// QoStat: one row per class and interval; on a terminal a table with rates.
@@ -314,7 +316,8 @@ pub(crate) enum CtlCommand {
         #[arg(long)]
         link: Option<String>,
     },
-    /// Say what happened to a flow: evenkeel ctl explain '10.0.0.1:5000->10.0.1.1:80/udp'
+    /// As `evenkeel explain flow`, which it was called before.
+    #[command(hide = true)]
     Explain {
         /// The flow.
         flow: String,

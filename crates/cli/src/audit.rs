@@ -14,7 +14,9 @@ use evenkeel_core::BitRate;
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::{AuditSnapshot, LagSnapshot, LinkSnapshot, ViolationSnapshot};
+use evenkeel_router::snapshot::{
+    AuditSnapshot, CyclesSnapshot, LagSnapshot, LinkSnapshot, ViolationSnapshot,
+};
 use serde_json::json;
 
 use crate::args::{AuditArgs, AuditCommand};
@@ -76,7 +78,8 @@ fn certify(socket: &Path, period: Duration, key: &Path, out: &Path) -> Outcome {
 
 fn json(snapshot: &Snapshot) -> serde_json::Value {
     let links = snapshot.links.iter().map(|link| json!({ "link": link.port, "audit": link.audit }));
-    json!({ "router": snapshot.router, "links": links.collect::<Vec<_>>() })
+    let cycles = snapshot.fairdrop.as_ref().map(|fairdrop| &fairdrop.cycles);
+    json!({ "router": snapshot.router, "links": links.collect::<Vec<_>>(), "cycles": cycles })
 }
 
 /// All links, for people.
@@ -85,6 +88,35 @@ fn report(snapshot: &Snapshot) -> String {
     for link in &snapshot.links {
         text += &of_link(link, snapshot.time_ns);
         text.push('\n');
+    }
+    if let Some(fairdrop) = snapshot.fairdrop.as_ref().filter(|fairdrop| fairdrop.on) {
+        text += &of_core(&fairdrop.cycles);
+    }
+    text
+}
+
+/// The cores that FairDrop shares.
+fn of_core(cycles: &CyclesSnapshot) -> String {
+    let mut text = format!(
+        "cycles: {}\n",
+        match cycles.violations {
+            0 if cycles.windows == 0 => "nobody has asked for more than was there".to_owned(),
+            0 => format!("every flow had its share, in {} seconds of overload", cycles.windows),
+            broken => format!("{broken} violations in {} seconds of overload", cycles.windows),
+        }
+    );
+    if let Some(last) = &cycles.last {
+        let _ = writeln!(text, "  last: {}", last.words());
+    }
+    if cycles.windows > 0 {
+        let _ = writeln!(
+            text,
+            "  {} flows compared, {}; the furthest was {:.1} % behind another (allowed: 10 %, and \
+             some packets)",
+            cycles.compared,
+            sampled(cycles.one_flow_of),
+            cycles.worst_ppm as f64 / 1e4
+        );
     }
     text
 }
@@ -127,14 +159,22 @@ fn of_link(link: &LinkSnapshot, now_ns: u64) -> String {
     }
     if audit.flows.bound_bytes > 0 {
         let compared = format!("{} compared", audit.flows_compared);
-        table.row(row("flows alike".into(), sampled(audit), compared, &audit.flows));
+        table.row(row("flows alike".into(), sampled(audit.one_flow_of), compared, &audit.flows));
+    }
+    if audit.caps.bound_bytes > 0 {
+        let told = format!("{} nodes now", audit.nodes_watched);
+        table.row(row("caps of nodes".into(), told, String::new(), &audit.caps));
+    }
+    if audit.siblings.bound_bytes > 0 {
+        let told = format!("{} nodes now", audit.nodes_watched);
+        table.row(row("shares of siblings".into(), told, String::new(), &audit.siblings));
     }
     text += &table.render();
     text
 }
 
-fn sampled(audit: &AuditSnapshot) -> String {
-    match audit.one_flow_of {
+fn sampled(one_of: u64) -> String {
+    match one_of {
         0 | 1 => "all of them".to_owned(),
         n => format!("one of {n}"),
     }
@@ -203,7 +243,7 @@ fn certified(payload: &Payload) -> String {
         }
     }
     text += &table.render();
-    text
+    text + &payload.cycles.as_ref().map(of_core).unwrap_or_default()
 }
 
 /// One line of a link in `ctl show`.

@@ -22,10 +22,11 @@ use crate::out::{print, print_json};
 /// The time that so many hundredths of its packets waited at most, in words.
 fn delay(seen: &Seen, hundredths: u64) -> Option<String> {
     let end = seen.delay(hundredths)?;
-    Some(end.map_or_else(
-        || "more than a second".to_owned(),
-        |end| format!("{:.1} ms", end.0 as f64 / 1e6),
-    ))
+    Some(end.map_or_else(|| "more than a second".to_owned(), |end| millis(end.0 / 1_000)))
+}
+
+fn millis(us: u64) -> String {
+    if us < 100 { format!("{us} us") } else { format!("{:.1} ms", us as f64 / 1e3) }
 }
 
 fn cap(node: &NodeSnapshot) -> String {
@@ -34,8 +35,8 @@ fn cap(node: &NodeSnapshot) -> String {
 
 fn table(seen: &[&Seen]) -> String {
     let mut table = Table::new([
-        "name", "behind", "link", "now", "cap", "at cap", "waits", "median", "p95", "dropped",
-        "marked",
+        "name", "behind", "link", "now", "cap", "at cap", "waits", "median", "p95", "rtt",
+        "dropped", "marked",
     ]);
     for one in seen {
         let none = || "–".to_owned();
@@ -49,6 +50,7 @@ fn table(seen: &[&Seen]) -> String {
             one.now.backlog_packets.to_string(),
             delay(one, 50).unwrap_or_else(none),
             delay(one, 95).unwrap_or_else(none),
+            one.now.rtt_us.map_or_else(none, millis),
             (one.now.overflow + one.now.standing).to_string(),
             one.now.marked.to_string(),
         ]);
@@ -159,6 +161,10 @@ fn words(way: &[&Seen]) -> String {
     if let (Some(median), Some(late)) = (delay(own, 50), delay(own, 95)) {
         let _ =
             writeln!(text, "  its packets waited less than {median}, 95 of 100 less than {late}");
+    }
+    if let Some(us) = own.now.rtt_us {
+        let whom = if own.now.down { "from there" } else { "from whom it talks with" };
+        let _ = writeln!(text, "  answers come back {whom} after {}", millis(us));
     }
     let lost = [
         (own.since.overflow, "had no room: it sends more than it may, without slowing down"),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_core::settings::{Presence, Settings, Value as Held};
-use evenkeel_settings::typed::{Entries, table_of};
+use evenkeel_settings::typed::{Entries, named, table_of};
 use toml::{Table, Value};
 
 use crate::control::LinkControl;
@@ -94,7 +94,7 @@ fn differing(entries: Entries, usual: Entries, classes: &[&str]) -> String {
         if value == Held::Absent || same && !matches!(key.presence, Presence::Required) {
             continue;
         }
-        let _ = match &value {
+        let _ = match &named(&key.kind, &value) {
             // One table a line: rules of a class, forwarders.
             Held::List(items) if items.len() > 1 && matches!(items[0], Held::Table(_)) => {
                 let items = items.iter().map(|item| format!("    {},\n", item.inline(classes)));

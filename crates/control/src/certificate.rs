@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::{AuditSnapshot, Drops, LinkSnapshot, ViolationSnapshot};
+use evenkeel_router::snapshot::{
+    AuditSnapshot, CyclesSnapshot, Drops, LagSnapshot, LinkSnapshot, ViolationSnapshot,
+};
 use evenkeel_router::window::between;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -60,8 +62,11 @@ pub enum CertificateError {
     /// The router was started anew within the period.
     #[error("the router was started anew within the period: it cannot answer for all of it")]
     Restarted,
-    /// No link has been audited.
-    #[error("no link of the router has a rate: there is nothing that it was told to deliver")]
+    /// No link, and no core, has been audited.
+    #[error(
+        "no link of the router has a rate, and no core is shared: there is nothing that it was \
+         told to deliver"
+    )]
     Unaudited,
 }
 
@@ -90,6 +95,9 @@ pub struct Payload {
     pub kept: bool,
     /// Of each link.
     pub links: Vec<LinkRecord>,
+    /// Of the cores, where FairDrop shares them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<CyclesSnapshot>,
 }
 
 /// One link in the period.
@@ -118,6 +126,13 @@ pub struct LinkRecord {
     /// The furthest that it was behind its rate since the start of the router, bytes, and the bound
     /// with what the audit cannot tell.
     pub rate_lag_bytes: [u64; 2],
+    /// Of a tree, the same of what a node was sent beyond its cap, and of how far one was behind
+    /// the share of a sibling; `None`: none was compared.
+    #[serde(default)]
+    pub cap_excess_bytes: Option<[u64; 2]>,
+    /// See there.
+    #[serde(default)]
+    pub sibling_lag_bytes: Option<[u64; 2]>,
     /// Of each class.
     pub classes: Vec<ClassRecord>,
 }
@@ -187,7 +202,9 @@ impl Period<'_> {
         let seconds = window.length_ns as f64 / 1e9;
         let links: Vec<_> =
             window.counted.links.iter().map(|link| LinkRecord::new(link, seconds)).collect();
-        if !links.iter().any(|link| link.audited) {
+        let shared = window.counted.fairdrop.as_ref().filter(|fairdrop| fairdrop.on);
+        let cycles = shared.map(|fairdrop| fairdrop.cycles.clone());
+        if !links.iter().any(|link| link.audited) && cycles.is_none() {
             return Err(CertificateError::Unaudited);
         }
         Ok(Payload {
@@ -199,14 +216,25 @@ impl Period<'_> {
             seconds,
             configuration_sha256: hex(&Sha256::digest(self.after)),
             configuration_changed: self.before != self.after,
-            kept: links.iter().all(|link| link.violations == 0),
+            kept: links.iter().all(|link| link.violations == 0)
+                && cycles.as_ref().is_none_or(|cycles| cycles.violations == 0),
             links,
+            cycles,
         })
     }
 }
 
 fn per_second(bytes: u64, seconds: f64) -> u64 {
     (bytes as f64 * 8.0 / seconds) as u64
+}
+
+/// The worst, and the bound with what the audit cannot tell.
+fn worst(lag: &LagSnapshot) -> [u64; 2] {
+    [lag.worst_bytes, lag.bound_bytes + lag.within_bytes]
+}
+
+fn judged(lag: &LagSnapshot) -> Option<[u64; 2]> {
+    (lag.bound_bytes > 0).then(|| worst(lag))
 }
 
 impl LinkRecord {
@@ -225,9 +253,7 @@ impl LinkRecord {
                 offered_bps: per_second(class.in_bytes.0, seconds),
                 dropped: class.dropped.clone(),
                 delay_us: mean.map(|mean| [mean, class.delay_max_ns as f64 / 1e3]),
-                lag_bytes: judged.map(|judged| {
-                    [judged.lag.worst_bytes, judged.lag.bound_bytes + judged.lag.within_bytes]
-                }),
+                lag_bytes: judged.map(|judged| worst(&judged.lag)),
             }
         });
         Self {
@@ -241,10 +267,9 @@ impl LinkRecord {
             by_breach: audit.by_breach.clone(),
             by_cause: audit.by_cause.clone(),
             last: audit.last.clone().filter(|_| audit.violations > 0),
-            rate_lag_bytes: [
-                audit.rate.worst_bytes,
-                audit.rate.bound_bytes + audit.rate.within_bytes,
-            ],
+            rate_lag_bytes: worst(&audit.rate),
+            cap_excess_bytes: judged(&audit.caps),
+            sibling_lag_bytes: judged(&audit.siblings),
             classes: classes.collect(),
         }
     }

@@ -15,7 +15,10 @@ use core::ops::{BitAnd, BitOr, BitXor, RangeInclusive};
 use crate::packet::{Class, FlowKey};
 use crate::prefix::Prefix;
 use crate::settings;
-use crate::settings::{Held, Kind, SettingError, Value};
+use crate::settings::{Held, Kind, SettingError, Value, names};
+
+/// What a transport protocol is told by.
+const PROTOCOL: Kind = Kind::Named { what: "a protocol", names: names::PROTOCOLS, max: u8::MAX };
 
 /// How many code points the DSCP field has.
 const DSCPS: usize = 64;
@@ -50,7 +53,8 @@ impl FromIterator<u8> for DscpSet {
 }
 
 impl Held for DscpSet {
-    const KIND: Kind = Kind::list(&Kind::Integer { min: 0, max: DSCPS as u64 - 1, unit: "" });
+    const KIND: Kind =
+        Kind::list(&Kind::Named { what: "a DSCP", names: names::DSCPS, max: DSCPS as u8 - 1 });
 
     fn to_value(&self) -> Value {
         let values = (0..DSCPS as u8).filter(|dscp| self.contains(*dscp));
@@ -73,7 +77,7 @@ settings! {
         /// The destination address lies in this prefix.
         reload destination: Option<Prefix> = None, absent "any";
         /// The transport protocol.
-        reload protocol: Option<u8> = None, written Kind::Protocol, absent "any";
+        reload protocol: Option<u8> = None, written PROTOCOL, absent "any";
         /// The source port. Packets without ports (ICMP, later fragments) have port 0.
         reload source_port: Option<RangeInclusive<u16>> = None, absent "any";
         /// The destination port. Packets without ports (ICMP, later fragments) have port 0.

@@ -62,13 +62,19 @@
 //! Not implemented: grants by tag, groups of workers.
 
 mod divide;
+#[cfg(test)]
+#[cfg(loom)]
+mod interleaved;
 mod window;
 mod young;
 
 pub(crate) use young::LetIn;
 
 use alloc::vec::Vec;
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::units::{BitRate, Bytes, Nanos};
 

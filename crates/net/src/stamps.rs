@@ -39,6 +39,38 @@ impl Stamps {
     /// Those of a frame; `None`: it carries none.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
+        // Most packets that carry none are told by their first bytes.
+        if let [
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            8,
+            0,
+            0x45,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            protocol,
+            ..,
+        ] = frame
+            && !matches!(*protocol, TCP | ICMP)
+        {
+            return None;
+        }
         let headers = match frame::parse(frame) {
             Ok(Parsed::Ip(headers)) if headers.is_untagged() => headers,
             Ok(_) => parse_below(frame)?,

@@ -446,7 +446,8 @@ impl FramePool {
     /// takes a hundred nanoseconds to come otherwise.
     #[inline]
     pub fn prefetch(&self, frame: &Frame) {
-        let start = self.start(frame);
+        // Of another pool's frame it would fetch in vain, and that is all.
+        let start = self.place(frame);
         if start < self.region.length {
             self.region.prefetch(start);
         }
@@ -580,7 +581,11 @@ impl FramePool {
 
     fn start(&self, frame: &Frame) -> usize {
         assert_eq!(frame.pool, self.id, "a frame of another pool");
-        frame.index as usize * self.buffer + usize::from(frame.offset)
+        self.place(frame)
+    }
+
+    const fn place(&self, frame: &Frame) -> usize {
+        frame.index as usize * self.buffer + frame.offset as usize
     }
 
     /// Whether the frame lies in a row of buffers.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use evenkeel_config::attach::pair_of;
 use evenkeel_config::{Attach, RouterConfig};
@@ -38,6 +39,44 @@ pub(crate) struct Attachment {
     pub(crate) retry: Option<Nanos>,
     /// Since when the kernel has not let go of what the interface had before it came back.
     pub(crate) taken: Option<Nanos>,
+}
+
+/// What the first worker tells the others of the interfaces.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    /// By port: it is guarded, and may be used.
+    ports: Box<[AtomicBool]>,
+    /// How often one was taken into use.
+    taken: AtomicU32,
+}
+
+impl Guarded {
+    /// None is, yet.
+    pub(crate) fn none(ports: usize) -> Self {
+        let ports = (0..ports).map(|_| AtomicBool::new(false)).collect();
+        Self { ports, taken: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn is(&self, port: usize) -> bool {
+        self.ports[port].load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, port: usize, guarded: bool) {
+        self.ports[port].store(guarded, Ordering::Release);
+    }
+
+    pub(crate) fn set_all(&self) {
+        (0..self.ports.len()).for_each(|port| self.set(port, true));
+    }
+
+    /// An interface was taken into use: what others have of it may belong to one that is no more.
+    pub(crate) fn took(&self) {
+        self.taken.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Acquire)
+    }
 }
 
 /// Switches off what the interface of a port must not have on, if there is something.

@@ -17,7 +17,7 @@ mod take_over;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use evenkeel_config::{Mode, PortConfig, RouterConfig};
@@ -32,7 +32,7 @@ use evenkeel_ports::{Port, PortError, Umem};
 use self::discard::discard_until;
 use self::pipeline::build_pipeline;
 use self::tables::MirrorStart;
-use crate::attachment::{Attachment, settle};
+use crate::attachment::{Attachment, Guarded, settle};
 use crate::claim::Claim;
 pub(crate) use bypass::reverse_path_of;
 
@@ -68,7 +68,7 @@ pub(crate) struct WorkerParams {
     /// `None`: it is the only worker.
     pub(crate) shares: Option<WorkerShares>,
     /// By port, whether the leader guards the interface.
-    pub(crate) guarded: Arc<[AtomicBool]>,
+    pub(crate) guarded: Arc<Guarded>,
     pub(crate) heart: Arc<Heartbeat>,
     /// By port, what the workers' AF_XDP ports have in common.
     pub(crate) xdp_common: Arc<[XdpCommon]>,
@@ -292,6 +292,7 @@ impl<'a> WorkerBuilder<'a> {
             ports: Vec::with_capacity(count),
             attachments: Vec::with_capacity(count),
             mirror: mirror.access,
+            taken: params.guarded.taken(),
             guarded: params.guarded,
             poller: Poller::new().map_err(system("making a poller"))?,
             timer: Timer::new().map_err(system("making a timer"))?,
@@ -394,8 +395,7 @@ impl<'a> WorkerBuilder<'a> {
                     pipeline.forward_received(sys::monotonic_now(), at, frames.into_iter());
                 }
             }
-            let guarded = self.worker.guarded.iter();
-            guarded.for_each(|guarded| guarded.store(true, Ordering::Release));
+            self.worker.guarded.set_all();
             self.feed_followers();
         }
         self.worker.watch_ports().map_err(system("watching the ports"))?;

@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::mirror::{MirrorFaults, RefusedNeighbours};
 pub use admission::{AdmissionSnapshot, BusyFlow, FlowSnapshot, UserSnapshot};
-pub use audit::{AuditClass, AuditSnapshot, LagSnapshot, ViolationSnapshot};
+pub use audit::{
+    AuditClass, AuditSnapshot, CyclesSnapshot, CyclesViolationSnapshot, LagSnapshot,
+    ViolationSnapshot,
+};
 pub use cluster::{
     BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
 };
@@ -225,6 +228,9 @@ counters! {
         state level_ppm: u64, "ppm";
         /// Busy cycles for every cycle that the costs of the classes explain.
         state scale: f64;
+        /// Whether its flows had their shares of the core.
+        #[serde(default)]
+        part cycles: CyclesSnapshot;
         /// Measurements that were absurd and were clamped.
         count absurd: u64, "measurements";
         /// What a packet is believed to cost, cycles: `forwarding`, then the services.

@@ -28,7 +28,7 @@ use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortState};
 
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, Guarded};
 use crate::command::{Command, Reply};
 use crate::error::CommandError;
 use crate::handover::PortDrain;
@@ -123,8 +123,11 @@ pub(crate) struct Worker {
     pub(crate) ports: Vec<Box<dyn Port>>,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) mirror: MirrorAccess,
-    /// By port, whether the leader guards the interface.
-    pub(crate) guarded: Arc<[AtomicBool]>,
+    /// What the leader tells of the interfaces.
+    pub(crate) guarded: Arc<Guarded>,
+    /// How often the leader had taken an interface into use when this worker last looked at its
+    /// own sockets there.
+    pub(crate) taken: u32,
     /// Tells the programs at the interfaces that this worker lives.
     pub(crate) beater: Beater,
     pub(crate) poller: Poller,
@@ -361,6 +364,11 @@ impl Worker {
         if local_changed {
             self.update_guards();
         }
+        let taken = self.guarded.taken();
+        if taken != self.taken && !self.mirror.leads() {
+            self.attachments.iter_mut().for_each(|attachment| attachment.retry = Some(now));
+        }
+        self.taken = taken;
         for at in 0..self.attachments.len() {
             if self.attachments[at].retry.is_some_and(|due| due <= now) {
                 self.recheck_port(now, at);
@@ -390,7 +398,7 @@ impl Worker {
             Command::Flows { link, top } => {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
             }
-            Command::Nodes(query) => return pipeline.nodes(&query).map(Reply::Nodes),
+            Command::Nodes(query) => return pipeline.nodes(now, &query).map(Reply::Nodes),
             Command::Busiest { top } => return Ok(Reply::Busiest(pipeline.busiest(now, top))),
             Command::Watch(watch) => pipeline.watch(now, &watch)?,
             Command::Sightings { id } => {

@@ -24,6 +24,7 @@ use evenkeel_ports::af_xdp::XdpCommon;
 use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::sys::{Notifier, lock};
 
+use crate::attachment::Guarded;
 use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, WorkerError};
 use crate::handover::{HandoverPlan, ReloadPlan};
@@ -148,7 +149,7 @@ struct StartingWorker {
 struct SpawnContext<'a> {
     config: &'a Seeded,
     options: &'a Options,
-    guarded: Arc<[AtomicBool]>,
+    guarded: Arc<Guarded>,
     xdp_common: Arc<[XdpCommon]>,
     fanout_groups: Arc<[u8]>,
     heart: Arc<Heartbeat>,
@@ -302,11 +303,6 @@ fn by_worker(shares: Vec<WorkerShares>) -> Vec<Option<WorkerShares>> {
     if shares.is_empty() { vec![None] } else { shares.into_iter().map(Some).collect() }
 }
 
-/// By port, whether the leader guards the interface: not yet.
-fn not_guarded(ports: usize) -> Arc<[AtomicBool]> {
-    (0..ports).map(|_| AtomicBool::new(false)).collect()
-}
-
 impl WorkerPool {
     /// Starts all workers and returns when they forward. `shares`: see
     /// [`WorkerShares::for_workers`]. `predecessor`: the router that they take over from.
@@ -323,7 +319,7 @@ impl WorkerPool {
         let context = SpawnContext {
             config: &config,
             options: &options,
-            guarded: not_guarded(ports),
+            guarded: Arc::new(Guarded::none(ports)),
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
             heart: Arc::clone(&heart),

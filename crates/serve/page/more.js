@@ -142,6 +142,7 @@ const people = new List("people", "/subscribers", "subscribers", [
   ["cap_bps", "Plan", one => one.cap_bps ? bits(one.cap_bps) : "none"],
   ["guarantee_bps", "Guaranteed", one => one.guarantee_bps ? bits(one.guarantee_bps) : "–"],
   ["p95_us", "95 of 100 wait less than", one => one.p95_us === null ? "–" : delay(one.p95_us)],
+  ["rtt_us", "Round trip", one => one.rtt_us === null ? "–" : delay(one.rtt_us)],
   ["dropped_pps", "Dropped", one => pps(one.dropped_pps)],
   ["limit", "What limits it", one => one.limit === null ? "asks for no more" : one.limit === one.name ? "its own cap" : one.limit],
 ]);

@@ -272,6 +272,11 @@ pub(crate) fn signs(
             bad(Kind::PromiseBroken, &link.port, text);
         }
     }
+    let cycles = window.fairdrop.as_ref().map(|fairdrop| &fairdrop.cycles);
+    if let Some(cycles) = cycles.filter(|cycles| cycles.violations > 0) {
+        let text = cycles.last.as_ref().map_or_else(String::new, |last| last.words());
+        bad(Kind::PromiseBroken, "", format!("cycles: {text}"));
+    }
     for text in full_tables(window) {
         bad(Kind::TableFull, "", text);
     }
@@ -561,6 +566,22 @@ mod tests {
         let Sign::Bad(text) = &told[0].2 else { panic!("{told:?}") };
         assert!(text.contains("link wan") && text.contains("voice"), "{text}");
         assert!(text.contains("transmit ring"), "{text}");
+    }
+
+    #[test]
+    fn a_core_that_was_not_shared_is_told() {
+        let mut fairdrop = evenkeel_router::snapshot::FairDropSnapshot::default();
+        fairdrop.cycles.violations = 1;
+        fairdrop.cycles.last = Some(evenkeel_router::snapshot::CyclesViolationSnapshot {
+            class: "bulk".into(),
+            delivered_ppm: 430_000,
+            cause: "receive_ring".into(),
+            ..Default::default()
+        });
+        let window = Snapshot { fairdrop: Some(fairdrop), ..Snapshot::default() };
+        let told = of_all(&window, &rates(Vec::new()));
+        let [(Kind::PromiseBroken, _, Sign::Bad(text))] = &told[..] else { panic!("{told:?}") };
+        assert!(text.contains("class bulk had 43.0 %") && text.contains("receive ring"), "{text}");
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub(crate) fn routes(state: Arc<State>, hosts: Vec<String>, token: Option<Token>
     }
     routes
         .route("/metrics", get(all_metrics))
+        .route("/metrics/subscribers", get(lists::subscriber_metrics))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/routers", get(routers))
         .route("/api/v1/routers/{router}/state", get(state_of))
@@ -104,10 +105,7 @@ fn is_ours(host: &str, hosts: &[String]) -> bool {
 }
 
 async fn all_metrics(Shared(served): Shared<Served>) -> Response {
-    match metrics::text(served.state) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    metrics::answer(metrics::families(&served.state))
 }
 
 async fn openapi() -> Response {

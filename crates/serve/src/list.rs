@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::mark::now_ms;
 
 /// Rows that are told at once at most.
-const MOST: usize = 1_000;
+pub(crate) const MOST: usize = 1_000;
 /// A list is told as it was read for at least so long.
 const FRESH: Duration = Duration::from_secs(4);
 /// And for so many times as long as it took to read: a router with very many subscribers is asked
@@ -41,7 +41,7 @@ pub(crate) struct Wanted {
     limit: usize,
 }
 
-fn hundred() -> usize {
+pub(crate) fn hundred() -> usize {
     100
 }
 
@@ -101,16 +101,17 @@ impl Listed for BusyFlow {
 /// A subscriber in one direction.
 #[derive(Debug, Serialize)]
 pub(crate) struct Subscriber {
-    name: String,
-    parent: String,
-    link: String,
+    pub(crate) name: String,
+    pub(crate) parent: String,
+    pub(crate) link: String,
     down: bool,
-    bps: u64,
-    cap_bps: Option<u64>,
+    pub(crate) bps: u64,
+    pub(crate) cap_bps: Option<u64>,
     guarantee_bps: u64,
-    waiting_packets: u64,
-    dropped_pps: u64,
-    p95_us: Option<u64>,
+    pub(crate) waiting_packets: u64,
+    pub(crate) dropped_pps: u64,
+    pub(crate) p95_us: Option<u64>,
+    pub(crate) rtt_us: Option<u64>,
     limit: Option<String>,
 }
 
@@ -120,6 +121,7 @@ impl From<look::Busy> for Subscriber {
             bps: seen.rate().0,
             p95_us: seen.delay(95).flatten().map(|delay| delay.0 / 1_000),
             dropped_pps: seen.per_second(seen.since.overflow + seen.since.standing).round() as u64,
+            rtt_us: seen.now.rtt_us,
             name: seen.now.name,
             parent: seen.now.parent,
             link: seen.now.link,
@@ -146,6 +148,7 @@ impl Listed for Subscriber {
         ("waiting_packets", Key::Number(|one| Some(one.waiting_packets as f64))),
         ("dropped_pps", Key::Number(|one| Some(one.dropped_pps as f64))),
         ("p95_us", Key::Number(|one| one.p95_us.map(|us| us as f64))),
+        ("rtt_us", Key::Number(|one| one.rtt_us.map(|us| us as f64))),
         ("limit", Key::Text(|one| one.limit.as_deref().unwrap_or_default())),
     ];
 

@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use evenkeel_core::measure::{Counter, CounterKind, Tally};
 use evenkeel_router::Snapshot;
 use prometheus_client::collector::Collector;
@@ -19,10 +20,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
+use crate::list::{Kept, Subscriber};
+use crate::served::failed;
 use crate::state::{State, Status};
 
-/// What [`text`] gives.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What [`answer`] gives.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Series told at most; the rest is counted in `evenkeel_serve_series_left_out`.
 const MAX_SERIES: usize = 200_000;
 /// Lists whose keys are not from a configuration.
@@ -32,24 +35,27 @@ const BOUNDS: [f64; 15] = [
     0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 ];
 
-/// All metrics.
-///
+/// Metrics as they are answered.
+pub(crate) fn answer(families: Families) -> Response {
+    match text(families) {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
 /// # Errors
 /// None that a text in memory could have.
-pub(crate) fn text(state: Arc<State>) -> Result<String, fmt::Error> {
+fn text(families: Families) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Routers(state)));
+    registry.register_collector(Box::new(families));
     let mut out = String::new();
     encode(&mut out, &registry)?;
     Ok(out)
 }
 
-#[derive(Debug)]
-struct Routers(Arc<State>);
-
-impl Collector for Routers {
+impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, family) in &families(&self.0).0 {
+        for (name, family) in &self.0 {
             family.encode(name, &mut encoder)?;
         }
         Ok(())
@@ -97,7 +103,7 @@ impl Family {
 
 /// Families by name, so that each is told once, and how many series they have.
 #[derive(Debug, Default)]
-struct Families(BTreeMap<String, Family>, usize, u64);
+pub(crate) struct Families(BTreeMap<String, Family>, usize, u64);
 
 impl Families {
     fn add(&mut self, name: String, help: &str, kind: MetricType, labels: &Labels, is: Measured) {
@@ -115,7 +121,40 @@ impl Families {
     }
 }
 
-fn families(state: &State) -> Families {
+/// The subscribers that sent most, `top` of each router, which are told its lists in that order.
+pub(crate) fn of_subscribers(routers: &[(String, Kept<Subscriber>)], top: usize) -> Families {
+    type Of = fn(&Subscriber) -> Option<f64>;
+    const TOLD: [(&str, &str, Of); 6] = [
+        ("bits_per_second", "What it has, of bytes on the wire.", |one| Some(one.bps as f64)),
+        ("cap_bits_per_second", "The most it may have.", |one| one.cap_bps.map(|bps| bps as f64)),
+        ("waiting_packets", "Packets that wait.", |one| Some(one.waiting_packets as f64)),
+        ("dropped_per_second", "Packets dropped.", |one| Some(one.dropped_pps as f64)),
+        ("delay_p95_seconds", "95 of 100 packets waited no longer.", |one| {
+            one.p95_us.map(|us| us as f64 / 1e6)
+        }),
+        ("rtt_seconds", "Round trip between the link and what is at its end.", |one| {
+            one.rtt_us.map(|us| us as f64 / 1e6)
+        }),
+    ];
+    let mut all = Families::default();
+    for (router, kept) in routers {
+        for one in kept.rows.iter().take(top) {
+            let texts = [("router", router), ("link", &one.link), ("subscriber", &one.name)];
+            let mut labels: Labels =
+                texts.map(|(name, text)| (name.to_owned(), text.clone())).to_vec();
+            labels.push(("parent".to_owned(), one.parent.clone()));
+            for (name, help, of) in TOLD {
+                let Some(value) = of(one) else { continue };
+                let name = format!("evenkeel_subscriber_{name}");
+                all.add(name, help, MetricType::Gauge, &labels, Measured::Now(value));
+            }
+        }
+    }
+    all
+}
+
+/// All other metrics.
+pub(crate) fn families(state: &State) -> Families {
     let mut all = Families::default();
     let add = |all: &mut Families, name: &str, help, labels: &Labels, kind, value: u64| {
         let is = match kind {
@@ -321,6 +360,8 @@ fn spread(buckets: &[Value]) -> Vec<(f64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use evenkeel_control::Version;
     use evenkeel_core::Bytes;
@@ -383,7 +424,7 @@ mod tests {
     fn text_of(snapshot: Snapshot) -> String {
         let state = Arc::new(State::new(&crate::options::edge()).unwrap());
         state.read(0, snapshot, &Version::own());
-        text(state).unwrap()
+        text(families(&state)).unwrap()
     }
 
     #[test]

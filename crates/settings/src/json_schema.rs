@@ -101,7 +101,9 @@ fn kind(of: &Kind, foreign: Foreign<'_>) -> Value {
                 .collect();
             json!({ "oneOf": each })
         }
-        Kind::Protocol => json!({ "type": ["string", "integer"], "minimum": 0, "maximum": 255 }),
+        Kind::Named { max, .. } => {
+            json!({ "type": ["string", "integer"], "minimum": 0, "maximum": max })
+        }
         Kind::Ports => json!({ "type": ["string", "integer"], "minimum": 0, "maximum": 65535 }),
         Kind::List(item) => {
             let item = kind(item, foreign);

@@ -17,5 +17,4 @@ pub mod typed;
 
 pub use diagnostic::{Diagnostic, Diagnostics, ValueError};
 pub use place::key_line;
-pub use scalar::PROTOCOLS;
 pub use typed::{Changed, change_of, changes, entries, plain_entries, read_settings, settings_of};

@@ -2,7 +2,7 @@
 //! converted, checked against its range, and defaults are filled in. Whatever is wrong is
 //! collected, never the first error only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use evenkeel_core::Prefix;
@@ -20,6 +20,8 @@ pub struct Reader {
     /// Offsets at which lines begin.
     lines: Vec<usize>,
     errors: Vec<Diagnostic>,
+    /// Lines that are not TOML.
+    broken: BTreeSet<usize>,
     /// While a default is read: where the table stands that it is for.
     stand_in: Option<Span>,
 }
@@ -43,8 +45,6 @@ pub enum Value {
     Size(Bytes),
     /// Prefix.
     Prefix(Prefix),
-    /// Protocol number.
-    Protocol(u8),
     /// Range of ports.
     Ports(RangeInclusive<u16>),
     /// List.
@@ -89,10 +89,18 @@ pub struct Fields {
 pub fn parse_toml(text: &str, file: &str) -> (Table, Reader) {
     let mut lines = vec![0];
     lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
-    let mut reader = Reader { file: file.to_owned(), lines, errors: Vec::new(), stand_in: None };
+    let mut reader = Reader {
+        file: file.to_owned(),
+        lines,
+        errors: Vec::new(),
+        broken: BTreeSet::new(),
+        stand_in: None,
+    };
     let (table, errors) = document(text);
     for (at, message) in errors {
-        reader.fail(&at, "", message);
+        if reader.broken.insert(reader.line(&at)) {
+            reader.fail(&at, "", message);
+        }
     }
     (table, reader)
 }
@@ -191,6 +199,11 @@ impl Reader {
                     self.fail(&(0..0), "", "the file cannot be understood");
                 }
                 let foreign = |error: &Diagnostic| error.file != self.file;
+                // What else is wrong with a line that is not TOML follows from that.
+                let broken = self.broken;
+                self.errors.retain(|error| {
+                    foreign(error) || error.key.is_empty() || !broken.contains(&error.line)
+                });
                 self.errors.sort_by_key(|error| (foreign(error), error.line));
                 self.errors.dedup();
                 Err(Diagnostics(self.errors))
@@ -533,8 +546,6 @@ getters! {
     size: Size -> Bytes, |v: &Bytes| *v;
     /// A prefix.
     prefix: Prefix -> Prefix, |v: &Prefix| *v;
-    /// A protocol number.
-    protocol: Protocol -> u8, |v: &u8| *v;
     /// A range of ports.
     ports: Ports -> RangeInclusive<u16>, RangeInclusive::clone;
     /// A table.

@@ -5,13 +5,11 @@ use evenkeel_core::{ParsePrefixError, Prefix};
 use crate::diagnostic::ValueError;
 use crate::read::{Value, nearest};
 use crate::tree::Data;
+use evenkeel_core::settings::names::number_of;
 use evenkeel_core::settings::quantity::{
     parse_rate, parse_size, parse_time, rate_text, size_text, time_text,
 };
 use evenkeel_core::settings::schema::Kind;
-
-/// Protocols that have a name in configuration files.
-pub const PROTOCOLS: &[(&str, u8)] = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
 
 /// Converts a single value and checks its range.
 pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, ValueError> {
@@ -65,7 +63,13 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, ValueError> {
             }
             _ => Err(wrong()),
         },
-        Kind::Protocol => protocol(value).map(Value::Protocol).ok_or_else(wrong),
+        Kind::Named { names, max, .. } => {
+            let number = named(value, names).ok_or_else(wrong)?;
+            match u64::try_from(number) {
+                Ok(number) if number <= u64::from(*max) => Ok(Value::Integer(number)),
+                _ => Err(ValueError(format!("{number} is out of range; valid: 0 to {max}"))),
+            }
+        }
         Kind::Ports => ports(value).ok_or_else(wrong),
         Kind::List(_)
         | Kind::Table(_)
@@ -151,12 +155,14 @@ fn prefix(text: &str) -> Result<Value, ValueError> {
     Ok(Value::Prefix(prefix))
 }
 
-fn protocol(value: &Data) -> Option<u8> {
+/// The number that is told, also by its name.
+fn named(value: &Data, names: &[(&str, u8)]) -> Option<i128> {
     match value {
+        // Numbers from a command line are texts.
         Data::Text(text) => {
-            PROTOCOLS.iter().find(|(name, _)| name == text).map(|(_, number)| *number)
+            number_of(names, text).map_or_else(|| text.parse().ok(), |n| Some(n.into()))
         }
-        Data::Integer(number) => u8::try_from(*number).ok(),
+        Data::Integer(number) => Some(*number),
         _ => None,
     }
 }

@@ -169,7 +169,6 @@ pub fn held(value: &Value) -> Held {
         Value::Rate(rate) => Held::Rate(*rate),
         Value::Size(size) => Held::Size(*size),
         Value::Prefix(prefix) => Held::Text(prefix.to_string()),
-        Value::Protocol(number) => Held::Integer((*number).into()),
         Value::Ports(range) => Held::Text(format!("{}-{}", range.start(), range.end())),
         Value::List(items) => Held::List(items.iter().map(|item| held(&item.value)).collect()),
         Value::Table(fields) => {
@@ -227,23 +226,51 @@ pub fn table_of(entries: Entries, classes: &[&str]) -> toml::Table {
     table
 }
 
-/// A value without what secrets in it are.
+/// A value as people are told it: numbers by the names that they have.
+#[must_use]
+pub fn named(kind: &Kind, value: &Held) -> Held {
+    mapped(kind, value, |kind, value| match (kind, value) {
+        (Kind::Named { names, .. }, Held::Integer(number)) => {
+            let known = names.iter().find(|(_, known)| u64::from(*known) == *number);
+            known.map(|(name, _)| Held::Word(name))
+        }
+        _ => None,
+    })
+}
+
+/// A value as people are told it, without what secrets in it are.
 fn redacted(kind: &Kind, value: &Held) -> Held {
+    let public = mapped(kind, value, |kind, value| match (kind, value) {
+        (Kind::Secret(..), Held::Text(_)) => Some(Held::Word("a secret")),
+        _ => None,
+    });
+    named(kind, &public)
+}
+
+/// A value in which `instead` takes the place of what it gives something for.
+fn mapped(kind: &Kind, value: &Held, instead: fn(&Kind, &Held) -> Option<Held>) -> Held {
+    if let Some(other) = instead(kind, value) {
+        return other;
+    }
     match (kind, value) {
-        (Kind::Secret(..), Held::Text(_)) => Held::Word("a secret"),
+        (Kind::List(of), Held::List(items)) => {
+            Held::List(items.iter().map(|item| mapped(of, item, instead)).collect())
+        }
         (Kind::Table(section), Held::Table(entries)) => {
             let of = |(name, value): &(&'static str, Held)| {
-                let redact = |key: &Key| redacted(&key.kind, value);
-                (*name, section.key(name).map_or_else(|| value.clone(), redact))
+                let inner = |key: &Key| mapped(&key.kind, value, instead);
+                (*name, section.key(name).map_or_else(|| value.clone(), inner))
             };
             Held::Table(entries.iter().map(of).collect())
         }
         (Kind::Variants(variants), Held::Table(_)) => {
             let known = variants.iter().find(|(kind, _)| value.kind() == Some(kind));
-            known.map_or(Held::Absent, |(_, section)| redacted(&Kind::Table(section), value))
+            let table = |section| mapped(&Kind::Table(section), value, instead);
+            known.map_or(Held::Absent, |(_, section)| table(section))
         }
         (Kind::Tables { section, .. }, Held::List(items)) => {
-            Held::List(items.iter().map(|item| redacted(&Kind::Table(section), item)).collect())
+            let of = |item: &Held| mapped(&Kind::Table(section), item, instead);
+            Held::List(items.iter().map(of).collect())
         }
         _ => value.clone(),
     }

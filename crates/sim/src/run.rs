@@ -151,7 +151,7 @@ impl Simulation<'_> {
             if !Ledger::is_wanted(self.scenario, number) {
                 continue;
             }
-            let nodes = all_nodes(|query| router.pipeline.nodes(&query));
+            let nodes = all_nodes(|query| router.pipeline.nodes(now, &query));
             let nodes = nodes.map_err(|source| SimError::Subscribers {
                 router: self.scenario.routers[number].name.clone(),
                 source: Box::new(source),

@@ -100,6 +100,7 @@ impl Listing {
                 .seen
                 .delay(95)
                 .map(|wait| wait.map_or(f64::INFINITY, |wait| wait.0 as f64 / 1e3));
+            let rtt = node.rtt_us.map(|us| us as f64);
             let used = node.cap_bps.filter(|cap| *cap > 0).map(|cap| sent / cap as f64);
             Entry {
                 cells: vec![
@@ -110,13 +111,18 @@ impl Listing {
                     bits(sent),
                     used.map_or_else(|| "-".to_owned(), part),
                     delay(wait),
+                    delay(rtt),
                     per_second(dropped),
                 ],
-                numbers: vec![sent, used.unwrap_or(-1.0), wait.unwrap_or(-1.0), dropped],
+                numbers: [Some(sent), used, wait, rtt, Some(dropped)]
+                    .map(|number| number.unwrap_or(-1.0))
+                    .to_vec(),
             }
         };
         Self {
-            headings: vec!["name", "behind", "link", "limit", "sent", "of cap", "p95", "dropped"],
+            headings: vec![
+                "name", "behind", "link", "limit", "sent", "of cap", "p95", "rtt", "dropped",
+            ],
             names: 4,
             rows: people.iter().map(row).collect(),
         }

@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -276,6 +276,8 @@ impl Drop for Servers {
 /// The home: hosts `h`, `h2`, `h3` in the LAN, `u` a guest, the gateway `g`, and `s` outside.
 pub(crate) struct Home {
     pub(crate) shaper: Shaper,
+    /// What the next datagrams are sent from: below the ports that the kernel chooses.
+    next_port: AtomicU16,
     _servers: Servers,
 }
 
@@ -328,7 +330,8 @@ impl Home {
         }
         rules(&net, "g", FIREWALL);
         let servers = servers(&net);
-        Some(Self { shaper: Shaper::new(net, "g"), _servers: servers })
+        let next_port = AtomicU16::new(20_000);
+        Some(Self { shaper: Shaper::new(net, "g"), next_port, _servers: servers })
     }
 
     /// What must hold always, with an amount of traffic that is the same each time.
@@ -361,8 +364,10 @@ impl Home {
 
     /// How many of twenty datagrams are answered as they must be.
     fn asks(&self, from: &str, to: &str) -> Option<usize> {
+        // A port that was used before is a connection that the firewall still remembers.
+        let port = self.next_port.fetch_add(1, Ordering::Relaxed);
         in_netns(&self.shaper.net.name(from), || {
-            let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+            let socket = UdpSocket::bind(("0.0.0.0", port)).ok()?;
             socket.connect(to).ok()?;
             socket.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
             let answered = (0..20_u8).filter(|number| {

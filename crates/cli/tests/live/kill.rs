@@ -1,7 +1,7 @@
 //! A router that is killed again and again under load, and one of whose workers alone hangs.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -114,6 +114,45 @@ time.sleep(float(sys.argv[2]))
 assert libc.ptrace(17, thread, 0, 0) == 0
 ";
 
+/// Begins to stop the worker whose thread has this name for so many seconds; ends with it.
+fn stop_worker(live: &Live, name: &str, seconds: f64) -> Child {
+    let tasks = fs::read_dir(format!("/proc/{}/task", live.router.id())).unwrap().flatten();
+    let is_it = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let thread = tasks.into_iter().find(is_it).expect("it runs").file_name();
+    let mut python = Command::new("python3");
+    python.args(["-c", STOP_THREAD]).arg(thread).arg(seconds.to_string()).spawn().unwrap()
+}
+
+/// The second worker, slow to see that the interface had left, gave its sockets to the program
+/// that the first had put there before it left once more: it was dead for good, and shown as up.
+#[test]
+fn an_interface_that_leaves_twice_while_a_worker_hangs_is_used_by_both_again() {
+    let Some(mut live) = Live::prepared("leaves_twice", TWO_WORKERS, 4) else { return };
+    live.start_with(Stdio::null(), Stdio::null());
+    // By address, so that both workers have some.
+    for last in 3..10 {
+        live.net.ip("b", &format!("address add 10.2.0.{last}/24 dev b0"));
+    }
+    let mut second = stop_worker(&live, "worker-1", 1.6);
+    sleep(Duration::from_millis(300));
+    live.interface_leaves("wan", "10.2.0.1/24");
+    // The first one takes it into use.
+    sleep(Duration::from_millis(700));
+    let mut first = stop_worker(&live, "worker", 1.6);
+    sleep(Duration::from_millis(300));
+    live.interface_leaves("wan", "10.2.0.1/24");
+    assert!(second.wait().unwrap().success() && first.wait().unwrap().success());
+    for last in 2..10 {
+        let ping = format!("ping -n -c 1 -W 1 10.2.0.{last}");
+        eventually("both forward again", || {
+            let before = live.received_from_wan();
+            live.net.try_output("a", &ping).0 && live.received_from_wan() > before
+        });
+    }
+}
+
 #[test]
 fn f10_one_of_two_workers_on_packet_sockets_that_alone_hangs_is_passed_by() {
     let config = TWO_WORKERS.replace("af-xdp", "af-packet");
@@ -127,21 +166,10 @@ fn f10_one_of_two_workers_on_packet_sockets_that_alone_hangs_is_passed_by() {
         .map(|last| live.net.start("a", &format!("ping -D -n -c 350 -i 0.02 -W 1 10.2.0.{last}")))
         .collect();
     sleep(Duration::from_millis(500));
-    let tasks = format!("/proc/{}/task", live.router.id());
-    let mut hung = 0;
-    for task in fs::read_dir(tasks).unwrap().flatten() {
-        let name = fs::read_to_string(task.path().join("comm")).unwrap();
-        if name.trim() != "worker" && name.trim() != "worker-1" {
-            continue;
-        }
-        let thread = task.file_name();
-        let mut python = Command::new("python3");
-        let stopped = python.args(["-c", STOP_THREAD]).arg(thread).arg("2").status().unwrap();
-        assert!(stopped.success());
-        hung += 1;
+    for name in ["worker", "worker-1"] {
+        assert!(stop_worker(&live, name, 2.0).wait().unwrap().success());
         sleep(Duration::from_millis(700));
     }
-    assert_eq!(hung, 2);
     let (mut worst, mut lost) = (0.0_f64, 0);
     for output in pings.into_iter().map(|ping| ping.wait()) {
         assert!(!output.contains("DUP!"), "nothing is forwarded twice: {output}");

@@ -155,6 +155,21 @@ impl Town {
         assert!(told.contains(why), "{name}: {told}\nand not: {why}");
     }
 
+    /// The audit has watched nodes, and found none above its cap, nor below its share.
+    fn promises_are_kept(&self) {
+        let told: Value = serde_json::from_str(&self.ctl("ctl --json show")).unwrap();
+        for link in told["links"].as_array().unwrap() {
+            let audit = &link["audit"];
+            for breach in ["over_cap", "share"] {
+                assert!(audit["by_breach"][breach].is_null(), "{audit}");
+            }
+            assert!(audit["nodes_watched"].as_u64().unwrap() > 0, "{audit}");
+        }
+        // The neighbours of north always have something that waits.
+        assert!(told["links"][0]["audit"]["siblings"]["worst_bytes"].as_u64().unwrap() > 0);
+        println!("{}", self.ctl("audit"));
+    }
+
     /// Echo requests to somebody, 100 a second.
     fn ping(&self, host: u32, count: usize) -> Running {
         self.net.start("a", &format!("ping -n -c {count} -i 0.01 -W 1 {}", address(host)))
@@ -196,6 +211,7 @@ fn plans_hold_on_a_bridge_and_change_while_packets_flow() {
     town.has("north", 40.0, 0.01, "what limits it: its own cap, 40Mbit/s");
     town.ctl("ctl subscriber move ann south");
     town.has("ann", 30.0, 0.01, "what limits it: its own cap, 30Mbit/s");
+    town.promises_are_kept();
     drop((servers, neighbours, ann));
 }
 
@@ -219,8 +235,21 @@ fn a_list_of_a_hundred_thousand_is_applied_under_load_and_nothing_is_lost() {
     assert!(sum["packets"].as_u64().unwrap() > 2_000, "{sum}");
     assert_eq!(sum["lost_packets"], 0, "{sum}");
     assert!(pinged.contains("800 received, 0% packet loss"), "{pinged}");
+    // How far away somebody is: by echoes, and by the time stamps of TCP.
+    let far = |name: &str| {
+        let told = town.ctl(&format!("ctl --json subscriber show {name}"));
+        let nodes: Value = serde_json::from_str(&told).unwrap();
+        nodes[0]["rtt_us"].as_u64().unwrap_or_else(|| panic!("{name} is nowhere: {told}"))
+    };
+    for name in ["bob", &format!("host-{}", NEIGHBOURS.start)] {
+        let us = far(name);
+        assert!(us < 20_000, "{name} is {us} us away, on a wire of no length");
+        let told = town.ctl(&format!("explain subscriber {name}"));
+        assert!(told.contains("answers come back from there after "), "{told}");
+    }
     // The neighbours still have what the site has, by the plans of the new list.
     let north = town.rate("north");
     assert!((north / SITE - 1.0).abs() < 0.01, "{north} Mbit/s");
+    town.promises_are_kept();
     drop((servers, neighbours));
 }

@@ -192,6 +192,40 @@ fn all_errors_come_at_once_in_order_of_their_lines() {
 }
 
 #[test]
+fn protocols_and_code_points_have_their_names() {
+    let class = |rule: &str| {
+        format!(
+            "[[port]]\nname = \"a\"\ninterface = \"a0\"\n\
+             [[class]]\nname = \"x\"\nmatch = [{rule}]\n"
+        )
+    };
+    let read = |rule: &str| {
+        let config = RouterConfig::parse(&class(rule), "r.toml");
+        config.unwrap_or_else(|errors| panic!("{rule}: {errors}"))
+    };
+    let rules = |rule: &str| read(rule).classes[0].rules.clone();
+    let numbers = "{ protocol = 132, dscp = [46, 34] }, { protocol = 47, dscp = [1] }";
+    let names = "{ protocol = \"sctp\", dscp = [\"EF\", \"af41\"] }, \
+                 { protocol = \"GRE\", dscp = \"LE\" }";
+    assert_eq!(rules(numbers), rules(names));
+    // They are told by name, those that have one; what is told can be read again.
+    let told = read("{ protocol = 132, dscp = [46, 47] }, { protocol = 200 }").short_text();
+    assert!(told.contains(r#"dscp = ["ef", 47], protocol = "sctp""#), "{told}");
+    assert!(told.contains("protocol = 200"), "{told}");
+    assert_eq!(RouterConfig::parse(&told, "r.toml").unwrap().short_text(), told);
+    for (wrong, why) in [
+        ("{ protocol = \"sctpp\" }", "a protocol: its number, 0 to 255, or a name such as \"udp\""),
+        ("{ dscp = [\"AF44\"] }", "a DSCP: its number, 0 to 63, or a name such as \"ef\""),
+        ("{ dscp = [64] }", "0 to 63"),
+        ("{ dscp = [\"64\"] }", "0 to 63"),
+        ("{ protocol = 256 }", "0 to 255"),
+    ] {
+        let printed = RouterConfig::parse(&class(wrong), "r.toml").unwrap_err().to_string();
+        assert!(printed.contains("r.toml:6: class.match.") && printed.contains(why), "{printed}");
+    }
+}
+
+#[test]
 fn syntax_errors_have_a_line_and_hide_nothing() {
     let printed = errors("[[port]]\nname = = 3\ninterfac = \"eth1\"\n").to_string();
     assert!(printed.contains("r.toml:2: "), "{printed}");
@@ -200,6 +234,9 @@ fn syntax_errors_have_a_line_and_hide_nothing() {
         errors("[router]\nmode = \"busy\"\nmode = \"busy\"").to_string().contains("r.toml:3: "),
         "duplicate keys"
     );
+    // One mistake is one line.
+    let printed = errors("x = = 3\n[[port]]\nname = \"a\"\ninterface = \"a0\"\n").to_string();
+    assert_eq!(printed.matches("r.toml:1: ").count(), 1, "{printed}");
 }
 
 #[test]

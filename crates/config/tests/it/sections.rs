@@ -225,7 +225,7 @@ fn values(kind: &Kind) -> Vec<String> {
         Kind::Secret(..) => {
             texts(&[&"ab".repeat(16), &format!("{}ab", "0c".repeat(19)), &"4c80cdef".repeat(5)])
         }
-        Kind::Protocol => texts(&["tcp", "udp"]),
+        Kind::Named { names, .. } => texts(&[names[0].0, names[1].0]),
         Kind::Ports => texts(&["7-9", "53"]),
         Kind::List(of) => values(of).iter().map(|one| format!("[{one}]")).collect(),
         Kind::Table(section) => tables_of(section, ""),

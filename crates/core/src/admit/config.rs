@@ -89,7 +89,7 @@ settings! {
         /// at most `flow_timeout`. 0: no such rule.
         live probation: Nanos = Nanos::from_secs(1), in PERIOD_OR_NONE;
         /// Flows, refused ones included, of which it is remembered what happened to them: what
-        /// `ctl explain` tells, and how long they waited.
+        /// `explain flow` tells, and how long they waited.
         fixed history: u32 = 4_096, in LIST_RANGE, counting "flows";
         /// GPFL: streaming flows that are protected on any link of this router enter this one at
         /// once, congested or not.

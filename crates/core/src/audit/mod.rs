@@ -7,6 +7,8 @@
 //! | shares of classes | fluid processor sharing ([`fluid`](self)) | the discipline's constant, and the ring |
 //! | order of levels | the same, by levels | a longest packet, and the ring |
 //! | flows that always wait get the same | each other, sampled | the discipline's constant |
+//! | nodes of a tree get no more than their caps | a bucket each, sampled | four longest packets or a millisecond, and one |
+//! | siblings of a tree that always wait share by weight, beyond what is guaranteed | each other, sampled | two rounds of each, and packets |
 //! | no packet disappears | counting | none |
 //!
 //! **Steps.** Once in a step, of a millisecond or
@@ -28,6 +30,7 @@
 mod flows;
 mod fluid;
 mod ledger;
+mod nodes;
 mod told;
 mod verdict;
 
@@ -35,12 +38,15 @@ use alloc::vec::Vec;
 
 use crate::measure::Qostat;
 use crate::packet::FlowKey;
+use crate::schedule::NodeAccount;
 use crate::units::{BitRate, Bytes, Nanos};
 pub use flows::Spread;
 use fluid::Fluid;
 use ledger::Account;
 pub(crate) use ledger::Ledger;
 pub use ledger::Unit;
+use nodes::{Nodes, Off};
+use told::bytes_in;
 pub use told::{Promise, Told};
 pub use verdict::{Breach, Cause, ClassLag, Lag, Verdict, Violation};
 
@@ -71,6 +77,8 @@ pub(crate) struct Outside<'a> {
     pub(crate) flows: Option<u32>,
     /// What waits of a flow.
     pub(crate) flow_backlog: &'a dyn Fn(&FlowKey, u64) -> u64,
+    /// How many places for nodes it has, and what it knows of one.
+    pub(crate) nodes: (u32, &'a dyn Fn(u32) -> Option<NodeAccount>),
 }
 
 /// What an audit keeps while it judges.
@@ -96,6 +104,8 @@ struct Judge {
     owed: f64,
     /// What its classes should be sent.
     fluid: Fluid,
+    /// Nodes of its tree.
+    nodes: Nodes,
     /// What left beyond the rate, bytes, of the wire and of the shaper.
     excess: [f64; 2],
     /// The most that a step has moved, bytes.
@@ -106,6 +116,9 @@ struct Judge {
     changed: Option<Nanos>,
     /// How late the worker has been since the fluids began.
     late: Nanos,
+    /// Nothing leaves before this, because it was late: what came meanwhile is looked at in the
+    /// order of its time.
+    held: Nanos,
     /// The most that came in a step since then, bytes.
     burst: u64,
     /// The most packets seen in the ring since then.
@@ -157,11 +170,13 @@ impl Audit {
             emptied: self.ledger.emptied,
             owed: 0.0,
             fluid: Fluid::new(classes.into_iter()),
+            nodes: Nodes::default(),
             excess: [0.0; 2],
             coarse: 0.0,
             full: Nanos::ZERO,
             changed: self.judge.is_some().then_some(now),
             late: Nanos::ZERO,
+            held: Nanos::ZERO,
             burst: 0,
             ring: 0,
             told,
@@ -180,10 +195,11 @@ impl Audit {
         judge.begin();
     }
 
-    /// The worker was late by this.
-    pub(crate) fn late(&mut self, by: Nanos) {
+    /// The worker was late by this, and nothing leaves before `until`.
+    pub(crate) fn late(&mut self, by: Nanos, until: Nanos) {
         if let Some(judge) = &mut self.judge {
             judge.late = judge.late.saturating_add(by);
+            judge.held = judge.held.max(until);
         }
     }
 
@@ -202,6 +218,7 @@ impl Audit {
         judge.rate(now, passed, &self.ledger, outside, &mut self.verdict);
         judge.shares(now, blind, &self.ledger, &mut self.verdict);
         judge.flows(now, &mut self.ledger, outside, &mut self.verdict);
+        judge.nodes(now, passed, &self.ledger, outside, &mut self.verdict);
         judge.conservation(now, &self.ledger, outside, &mut self.verdict);
         judge.at = now;
         judge.sent = self.ledger.sent;
@@ -218,10 +235,6 @@ fn step_of(rate: Option<BitRate>) -> Nanos {
 
 fn ip_sent(qostat: &Qostat) -> u64 {
     qostat.classes().iter().map(|class| class.sent_bytes.0).sum()
-}
-
-fn bytes_in(rate: BitRate, time: Nanos) -> f64 {
-    rate.0 as f64 * time.0 as f64 / 8e9
 }
 
 impl Judge {
@@ -291,7 +304,8 @@ impl Judge {
         self.owed =
             if busy { (self.owed + bytes_in(rate, passed) - sent as f64).max(0.0) } else { 0.0 };
         verdict.rate.look(self.owed, 2 * longest, 0);
-        if self.owed > (2 * longest) as f64 {
+        // One pause is one violation, of its whole length.
+        if self.owed > (2 * longest) as f64 && now >= self.held {
             let cause = self.cause(now, Cause::Discipline);
             let (lag, bound) = (Bytes(self.owed as u64), Bytes(2 * longest));
             verdict.note(violation(now, Breach::UnderRate, cause, lag, bound));
@@ -368,6 +382,36 @@ impl Judge {
         }
     }
 
+    /// Caps of nodes, and shares of siblings.
+    fn nodes(
+        &mut self,
+        now: Nanos,
+        passed: Nanos,
+        ledger: &Ledger,
+        outside: &Outside<'_>,
+        verdict: &mut Verdict,
+    ) {
+        if self.told.promise != Promise::Nodes {
+            return;
+        }
+        let (places, of) = outside.nodes;
+        let told = nodes::Told { places, of };
+        let found = self.nodes.look(now, passed, ledger.longest.max(USUAL), &told);
+        verdict.nodes = self.nodes.watched();
+        let judge = |off: Option<Off>, lag: &mut Lag, breach| {
+            let off = off?;
+            lag.look(off.bytes, off.bound, 1);
+            let cause = off.is_beyond().then(|| self.cause(now, Cause::Discipline))?;
+            let (lag, bound) = (Bytes(off.bytes as u64), Bytes(off.bound));
+            let broken = violation(now, breach, cause, lag, bound);
+            let Off { place, told_ppm, delivered_ppm, .. } = off;
+            Some(Violation { node: Some(place), told_ppm, delivered_ppm, ..broken })
+        };
+        let over_cap = judge(found.cap, &mut verdict.caps, Breach::OverCap);
+        let share = judge(found.share, &mut verdict.siblings, Breach::Share);
+        over_cap.into_iter().chain(share).for_each(|broken| verdict.note(broken));
+    }
+
     fn conservation(
         &mut self,
         now: Nanos,
@@ -417,5 +461,15 @@ impl Judge {
 }
 
 fn violation(at: Nanos, breach: Breach, cause: Cause, lag: Bytes, bound: Bytes) -> Violation {
-    Violation { at, breach, cause, class: None, lag, bound, told_ppm: 0, delivered_ppm: 0 }
+    Violation {
+        at,
+        breach,
+        cause,
+        class: None,
+        node: None,
+        lag,
+        bound,
+        told_ppm: 0,
+        delivered_ppm: 0,
+    }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::ledger::Unit;
 use crate::link::LinkConfig;
-use crate::units::Bytes;
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// What a discipline promises to classes or flows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,9 @@ pub enum Promise {
     WorkConserving,
     /// Nothing at all: it may hold packets back.
     Nothing,
+    /// Nodes of a tree are sent no more than their caps, and siblings that always wait their
+    /// shares; it may hold packets back.
+    Nodes,
     /// Classes share by weight.
     Shares {
         /// Their weights; classes beyond have none and are not judged.
@@ -49,9 +52,14 @@ pub struct Told {
     pub promise: Promise,
 }
 
+/// What a rate gives in a time, bytes.
+pub(super) fn bytes_in(rate: BitRate, time: Nanos) -> f64 {
+    rate.0 as f64 * time.0 as f64 / 8e9
+}
+
 impl Promise {
     pub(super) fn is_work_conserving(&self) -> bool {
-        !matches!(self, Self::Nothing)
+        !matches!(self, Self::Nothing | Self::Nodes)
     }
 
     pub(super) fn unit(&self) -> Unit {

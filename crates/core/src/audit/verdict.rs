@@ -44,7 +44,7 @@ named! {
         OverRate => "over_rate",
         /// Less left than the rate allows, while something waited.
         UnderRate => "under_rate",
-        /// A class is behind its share.
+        /// A class, or a node of a tree, is behind its share.
         Share => "share",
         /// A class that waits was sent nothing.
         Starved => "starved",
@@ -52,6 +52,8 @@ named! {
         Order => "order",
         /// Flows that always wait were not sent the same.
         Flows => "flows",
+        /// A node of a tree was sent more than its cap and burst allow.
+        OverCap => "over_cap",
         /// Packets came that neither left, nor wait, nor were dropped.
         Conservation => "conservation",
     }
@@ -71,6 +73,8 @@ named! {
         Changed => "changed",
         /// The transmit ring takes more than the queues hold.
         Ring => "ring",
+        /// Packets are lost at the receive ring, where all lose alike: too few are refused.
+        ReceiveRing => "receive_ring",
         /// Nothing of these: the discipline itself.
         Discipline => "discipline",
         /// Nothing of these: the wire itself.
@@ -89,6 +93,8 @@ pub struct Violation {
     pub cause: Cause,
     /// The class that is behind, if it is about one.
     pub class: Option<u16>,
+    /// The place of the node, if it is about one.
+    pub node: Option<u32>,
     /// By how much.
     pub lag: Bytes,
     /// How much was allowed.
@@ -152,6 +158,12 @@ pub struct Verdict {
     pub rate: Lag,
     /// What left beyond rate and burst: now, worst, and the burst.
     pub excess: Lag,
+    /// Of a tree: what the node that is nearest to its bound was sent beyond its cap.
+    pub caps: Lag,
+    /// Of a tree: how far the node that is nearest to its bound is behind a sibling.
+    pub siblings: Lag,
+    /// How many nodes are watched now.
+    pub nodes: u32,
     /// How far each class is behind; empty where nothing is promised to classes.
     pub classes: Vec<ClassLag>,
     /// Of flows: the spread.
@@ -188,6 +200,8 @@ impl Verdict {
         self.last = self.last.or(earlier.last);
         self.rate.worst = self.rate.worst.max(earlier.rate.worst);
         self.excess.worst = self.excess.worst.max(earlier.excess.worst);
+        self.caps.worst = self.caps.worst.max(earlier.caps.worst);
+        self.siblings.worst = self.siblings.worst.max(earlier.siblings.worst);
         self.flows.worst = self.flows.worst.max(earlier.flows.worst);
     }
 }

@@ -354,28 +354,30 @@ impl Follow {
 
     /// A packet went over the line and back.
     pub fn came_back(&mut self, trip: &RoundTrip) {
+        // What waits is what is above the distance.
+        let Some(above) = trip.above else { return };
         if trip.late {
-            let above = trip.above.saturating_sub(SECOND_PACKET);
+            let above = above.saturating_sub(SECOND_PACKET);
             self.late = Some(self.late.map_or(above, |least| least.min(above)));
             return;
         }
         match self.hosts[..self.heard].iter_mut().find(|host| host.0 == trip.host) {
-            Some((_, shortest)) => *shortest = trip.above.min(*shortest),
+            Some((_, shortest)) => *shortest = above.min(*shortest),
             None if self.heard < HOSTS => {
-                self.hosts[self.heard] = (trip.host, trip.above);
+                self.hosts[self.heard] = (trip.host, above);
                 self.heard += 1;
             }
             None => {}
         }
         if self.seen < SAMPLES {
-            self.above[self.seen] = trip.above;
+            self.above[self.seen] = above;
             self.seen += 1;
         }
-        let passed = Passed { at: trip.sent.saturating_add(trip.above), bytes: trip.bytes };
+        let passed = Passed { at: trip.sent.saturating_add(above), bytes: trip.bytes };
         if self.last.is_some_and(|(last, _)| last.bytes > passed.bytes || last.at > passed.at) {
             return;
         }
-        self.last = Some((passed, trip.rtt.saturating_sub(trip.above)));
+        self.last = Some((passed, trip.rtt.saturating_sub(above)));
         let newest = self.marks[..self.marked].last();
         if newest.is_some_and(|newest| newest.at.saturating_add(SPACING) > passed.at) {
             return;

@@ -40,6 +40,7 @@
 
 use alloc::vec::Vec;
 
+use super::audit::Audit;
 use super::config::{
     CpuConfig, Fixed, Kappa, MimdBatch, MimdRing, ProcessingClass, Rule, ShareId, WaterLevel,
 };
@@ -135,8 +136,8 @@ impl Cost {
 /// The dropper of one worker.
 #[derive(Clone, Debug)]
 pub struct CpuFairDrop {
-    config: CpuConfig,
-    shadow: Shadow,
+    pub(super) config: CpuConfig,
+    pub(super) shadow: Shadow,
     costs: [Cost; CpuConfig::MAX_CLASSES],
     /// T_busy / S, 16 fraction bits.
     scale: u64,
@@ -145,6 +146,7 @@ pub struct CpuFairDrop {
     steered: u64,
     level: Level,
     wait: WaitControl,
+    pub(super) audit: Audit,
     /// Flows with packets that are not charged yet (journal rule).
     touched: Vec<u32>,
     /// Defers charges: the rule is the journal's.
@@ -178,6 +180,7 @@ impl CpuFairDrop {
             steered: 0,
             level: Level::default(),
             wait: WaitControl::default(),
+            audit: Audit::new(),
             touched: Vec::with_capacity(usize::from(config.batch)),
             defers: false,
             judged: 0,
@@ -215,6 +218,10 @@ impl CpuFairDrop {
                 (all + cost.admitted, work + cost.learnt * u64::from(cost.admitted))
             });
         let explained = explained >> COST_FRACTION;
+        self.audit.polled(poll.waiting.saturating_add(poll.polled) >= self.config.ring);
+        if self.audit.is_due(poll.now) {
+            self.look(poll.now);
+        }
         self.wait.round_ends(poll, admitted, explained);
         let useful = self.rescale(poll.busy.0, explained);
         self.settle();
@@ -423,12 +430,14 @@ impl CpuFairDrop {
             ahead += self.deferred(index);
         }
         self.judged += 1;
+        self.audit.meets(flow_hash, share);
         if ahead <= limit || (self.wait.is_on() && self.is_saved(index, ahead)) {
             return Ok(Ticket(index));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
         self.refused += 1;
+        self.audit.refused();
         Err(Reason::FairdropCpu)
     }
 
@@ -455,6 +464,7 @@ impl CpuFairDrop {
         let cost = &mut self.costs[usize::from(class)];
         cost.admitted += 1;
         let work = cost.charged;
+        self.audit.charged(cost.learnt >> COST_FRACTION);
         self.shadow.table.flows[ticket.0 as usize].class = class;
         if self.defers {
             self.defer(ticket.0, work);

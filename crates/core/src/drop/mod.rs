@@ -17,7 +17,9 @@
 //! | [`config`] | knobs, ranges, errors |
 //! | [`fairdrop`] | the core's cycles: rules of the threshold, costs learnt online |
 //! | [`bandwidth`] | a link's bits |
+//! | `audit` | whether flows had their shares of the core |
 
+mod audit;
 pub mod bandwidth;
 pub mod config;
 mod departures;
@@ -30,6 +32,7 @@ mod tests;
 mod together;
 mod wait;
 
+pub use audit::{CyclesVerdict, CyclesViolation};
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{
     BandwidthConfig, CpuConfig, FairDropConfig, Fixed, FlowTableConfig, Groups, Kappa, MimdBatch,

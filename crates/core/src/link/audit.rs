@@ -40,6 +40,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                 in_ring: held.in_ring,
                 flows: scheduler.meters().flows,
                 flow_backlog: &|flow, hash| scheduler.flow_backlog(flow, hash).0,
+                nodes: (scheduler.node_places(), &|place| scheduler.node_account(place)),
             },
         );
     }

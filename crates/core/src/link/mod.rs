@@ -207,7 +207,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// leaves at once to the bits of the time from `until` to its next `now`, and a packet. Call it
     /// before [`advance`](Self::advance).
     pub fn hold(&mut self, until: Nanos) {
-        self.audit.late(until.saturating_sub(self.wire.done().min(self.clock)));
+        self.audit.late(until.saturating_sub(self.wire.done().min(self.clock)), until);
         self.wire.hold(until);
     }
 

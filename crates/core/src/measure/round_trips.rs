@@ -25,8 +25,9 @@
 //! distance.
 //!
 //! Bounded: [`FLOWS`] flows with [`PENDING`] stamps each, at least [`SPACING`] apart, and [`HOSTS`]
-//! hosts, all by hashes that nobody outside can steer. A flow or host that finds its place taken by
-//! another that was heard lately is not measured. Constant time per packet; no allocation after
+//! hosts, all by hashes that nobody outside can steer. A flow that finds its place taken by another
+//! that was heard lately has to wait until that has been measured for [`TURN`]; the distance of a
+//! host whose place is taken is not known. Constant time per packet; no allocation after
 //! construction.
 
 use alloc::boxed::Box;
@@ -40,6 +41,8 @@ pub const FLOWS: usize = 1_024;
 pub const PENDING: usize = 8;
 /// Time between two of them.
 pub const SPACING: Nanos = Nanos::from_millis(8);
+/// So long a flow keeps a place that another one asks for, once it has been measured.
+pub const TURN: Nanos = Nanos::SECOND;
 /// Hosts whose distance is known.
 pub const HOSTS: usize = 512;
 
@@ -77,8 +80,9 @@ pub struct RoundTrip {
     pub sent: Nanos,
     /// How long it took.
     pub rtt: Nanos,
-    /// How much longer than the shortest one of late to this host.
-    pub above: Nanos,
+    /// How much longer than the shortest one of late to this host; `None`: there is no room to
+    /// remember that one.
+    pub above: Option<Nanos>,
     /// Bytes that had left before it.
     pub bytes: u64,
     /// Whether the answer may have waited for a second packet of data (RFC 9293, 3.8.6.3).
@@ -99,6 +103,9 @@ struct Pending {
 struct Flow {
     hash: u64,
     used: Nanos,
+    /// When it came by its place, and whether a trip of it was measured there.
+    since: Nanos,
+    measured: bool,
     /// When a stamp was noted last; of data, that of the first of two packets in a row.
     noted: Nanos,
     /// The next packet of data is the second of them.
@@ -163,10 +170,11 @@ impl RoundTrips {
     pub fn sent(&mut self, at: Nanos, stamp: Stamp, bytes: u64) {
         let flow = &mut self.flows[stamp.flow as usize % FLOWS];
         if flow.hash != stamp.flow {
-            if flow.used.0 > 0 && flow.used + FORGOTTEN > at {
+            let had_its_turn = flow.measured && flow.since + TURN <= at;
+            if flow.used.0 > 0 && flow.used + FORGOTTEN > at && !had_its_turn {
                 return;
             }
-            *flow = Flow { hash: stamp.flow, ..Flow::default() };
+            *flow = Flow { hash: stamp.flow, since: at, ..Flow::default() };
         }
         let mut under_way = usize::from(flow.under_way);
         if under_way == PENDING && flow.waiting[0].sent + LOST < at {
@@ -223,8 +231,9 @@ impl RoundTrips {
         if rtt > FORGOTTEN {
             return None;
         }
-        let above = rtt.saturating_sub(self.base(at, stamp.host, rtt)?);
-        if !late {
+        flow.measured = true;
+        let above = self.base(at, stamp.host, rtt).map(|base| rtt.saturating_sub(base));
+        if let Some(above) = above.filter(|_| !late) {
             self.standing = Nanos((7 * self.standing.0 + above.0) / 8);
             self.known = at;
         }
@@ -282,10 +291,10 @@ mod tests {
         assert_eq!(trips.came(Nanos(20 * MS), stamp(1, 42)), None);
         assert_eq!(trips.came(Nanos(20 * MS), stamp(2, 40)), None, "another flow");
         let trip = trips.came(Nanos(21 * MS), stamp(1, 40)).unwrap();
-        assert_eq!((trip.rtt, trip.above, trip.bytes), (Nanos(20 * MS), Nanos::ZERO, 1_000));
+        assert_eq!((trip.rtt, trip.above, trip.bytes), (Nanos(20 * MS), Some(Nanos::ZERO), 1_000));
         assert_eq!(trips.came(Nanos(22 * MS), stamp(1, 40)), None, "it has come back");
         trips.sent(Nanos(30 * MS), stamp(1, 50), 0);
-        assert_eq!(trips.came(Nanos(75 * MS), stamp(1, 50)).unwrap().above, Nanos(25 * MS));
+        assert_eq!(trips.came(Nanos(75 * MS), stamp(1, 50)).unwrap().above, Some(Nanos(25 * MS)));
         assert_eq!(trips.count(), 2);
     }
 
@@ -311,7 +320,7 @@ mod tests {
             }
             assert!(seen.len() > 15, "{}", seen.len());
             for trip in &seen {
-                assert_eq!((trip.rtt, trip.above), (Nanos(20 * MS), Nanos::ZERO), "{trip:?}");
+                assert_eq!((trip.rtt, trip.above), (Nanos(20 * MS), Some(Nanos::ZERO)), "{trip:?}");
             }
             assert!(seen[1..].iter().all(|trip| !trip.late), "{seen:?}");
         }
@@ -360,7 +369,7 @@ mod tests {
         let other = Stamp { flow: 2, host: 8, value: 1, number: None, data: 0 };
         trips.sent(Nanos(4_030 * MS), other, 0);
         let trip = trips.came(Nanos(4_160 * MS), other).unwrap();
-        assert!((80 * MS..=110 * MS).contains(&trip.above.0), "{trip:?}");
+        assert!((80 * MS..=110 * MS).contains(&trip.above.unwrap().0), "{trip:?}");
     }
 
     #[test]
@@ -368,7 +377,9 @@ mod tests {
         let mut trips = RoundTrips::default();
         let mut ask = |at: u64, took: u64| {
             trips.sent(Nanos(at * MS), stamp(1, at as u32), 0);
-            trips.came(Nanos((at + took) * MS), stamp(1, at as u32)).map(|trip| trip.above.0 / MS)
+            trips
+                .came(Nanos((at + took) * MS), stamp(1, at as u32))
+                .map(|trip| trip.above.unwrap().0 / MS)
         };
         assert_eq!(ask(1, 10), Some(0));
         // The way is longer now.

@@ -12,7 +12,7 @@ use core::fmt;
 
 use super::shared::Shared;
 use super::shared_flows::SharedFlows;
-use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use super::{Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Treated, Wake};
 use crate::audit::Promise;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, Value};
@@ -395,6 +395,12 @@ macro_rules! disciplines {
             }
             fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
                 each_arm!($arms, self, s => s.flow_backlog(flow, hash))
+            }
+            fn node_account(&self, place: u32) -> Option<NodeAccount> {
+                each_arm!($arms, self, s => s.node_account(place))
+            }
+            fn node_places(&self) -> u32 {
+                each_arm!($arms, self, s => s.node_places())
             }
             fn prefetch(&self, hash: u64) {
                 each_arm!($arms, self, s => s.prefetch(hash));

@@ -109,6 +109,36 @@ pub struct Meters {
     pub busy: Option<Nanos>,
 }
 
+/// A node of a tree: what it was told, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeAccount {
+    /// The place of the node above it.
+    pub parent: u32,
+    /// What it may send; `None`: whatever its share is.
+    pub cap: Option<BitRate>,
+    /// What is guaranteed to it; zero: nothing.
+    pub guarantee: BitRate,
+    /// Its weight among its siblings, in any unit; `None`: it is not to be compared with them.
+    pub weight: Option<f64>,
+    /// What it may send in a round of its siblings, bytes on the wire.
+    pub round: Bytes,
+    /// What it has sent, bytes on the wire. Never falls.
+    pub sent: Bytes,
+    /// Whether something of it may go now.
+    pub may_go: bool,
+    /// How often nothing more of it could go, because nothing waited or a cap was reached; wraps.
+    pub pauses: u32,
+}
+
+impl NodeAccount {
+    /// Whether it was told the same.
+    #[must_use]
+    pub fn is_told_as(&self, other: &Self) -> bool {
+        let Self { sent, may_go, pauses, .. } = *other;
+        Self { sent, may_go, pauses, ..*self } == *other
+    }
+}
+
 /// A discipline: takes packets in and says which goes next.
 ///
 /// Contract: times given are monotonic (`now` never before that of an earlier call). Every packet
@@ -190,6 +220,16 @@ pub trait Scheduler<P: Packet> {
     /// flow.
     fn flow_backlog(&self, _flow: &FlowKey, _hash: u64) -> Bytes {
         Bytes::ZERO
+    }
+
+    /// The node of a tree at this place; places are below [`node_places`](Self::node_places).
+    fn node_account(&self, _place: u32) -> Option<NodeAccount> {
+        None
+    }
+
+    /// How many places there are for nodes; none but in a tree.
+    fn node_places(&self) -> u32 {
+        0
     }
 
     /// Reads ahead where the search for the flow of this hash begins: the first of two steps.

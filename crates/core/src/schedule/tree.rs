@@ -79,7 +79,7 @@ use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::flow_list::FlowList;
 use super::longest::Longest;
 use super::slab::Slab;
-use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use super::{Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Treated, Wake};
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::ElasticAqm;
 use crate::audit::Promise;
@@ -89,7 +89,7 @@ use crate::settings::{Change, SettingError, Settings, in_range};
 use crate::units::{BitRate, Bytes, Nanos};
 use flow::Flow;
 pub use meters::{DELAY_BUCKETS, NodeMeters, NodeState};
-use node::{CAPPED, Cold, Hot};
+use node::{CAPPED, Cold, Hot, READY};
 pub use plan::{
     CAP_RANGE, Kind, LINK, MOST_LEVELS, MOST_NODES, Plan, PlanError, PlanNode, UNKNOWN,
     WEIGHT_RANGE, WEIGHT_UNIT,
@@ -164,7 +164,7 @@ impl Discipline for TreeConfig {
 
     /// It holds back who is at a cap.
     fn promise(&self) -> Promise {
-        Promise::Nothing
+        Promise::Nodes
     }
 
     fn seed(&mut self, seed: u64) {
@@ -188,6 +188,8 @@ pub struct Tree<P> {
     wheel: Wheel,
     /// Some node has a guarantee.
     assures: bool,
+    /// All of them at once.
+    assures_all: bool,
     /// With each packet, its flow.
     slab: Slab<P, u32>,
     flows: FlowList<Flow>,
@@ -214,6 +216,7 @@ impl<P: Packet> Tree<P> {
             meters: alloc::vec![NodeMeters::default(); places as usize],
             wheel: Wheel::new(2 * places),
             assures: false,
+            assures_all: true,
             slab: Slab::new(config.buffer),
             flows: FlowList::new(config.flows(), config.seed, Flow::NEW)?,
             longest: Longest::new(places),
@@ -318,6 +321,34 @@ impl<P: Packet> Scheduler<P> for Tree<P> {
 
     fn class_backlog(&self, class: Class) -> Backlog {
         if class == Class(0) { self.backlog } else { Backlog::default() }
+    }
+
+    fn node_account(&self, place: u32) -> Option<NodeAccount> {
+        let at = place as usize;
+        let node = self.config.plan.nodes().get(at)?;
+        let (hot, cold) = (self.hot.get(at)?, self.cold.get(at)?);
+        if node.kind == Kind::Free || place == LINK {
+            return None;
+        }
+        let above = &self.cold[node.parent as usize];
+        // What is guaranteed to those below a node counts for it, too; and where guarantees are
+        // cut, which is now and then, nobody's sum says by how much.
+        let fits = node.guarantee.0 == 0 || self.assures_all;
+        let is_plain = !self.assures || node.kind == Kind::Leaf && fits;
+        Some(NodeAccount {
+            parent: node.parent,
+            cap: node.cap,
+            guarantee: node.guarantee,
+            weight: is_plain.then(|| above.weight(node).into()),
+            round: Bytes(above.quantum_of(node).unsigned_abs().div_ceil(UNIT as u32).into()),
+            sent: Bytes(self.meters[at].sent_bytes),
+            may_go: hot.is(READY),
+            pauses: cold.pauses,
+        })
+    }
+
+    fn node_places(&self) -> u32 {
+        self.config.plan.nodes().len() as u32
     }
 
     fn flow_backlog(&self, _flow: &FlowKey, _hash: u64) -> Bytes {

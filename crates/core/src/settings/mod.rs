@@ -42,6 +42,7 @@
 
 mod declare;
 mod error;
+pub mod names;
 mod per_class;
 pub mod quantity;
 pub mod schema;

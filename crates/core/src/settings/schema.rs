@@ -201,8 +201,15 @@ pub enum Kind {
     Prefix,
     /// An IP address.
     Address,
-    /// A transport protocol, by name or number.
-    Protocol,
+    /// A number, which may be told by its name.
+    Named {
+        /// What it is of: `a protocol`.
+        what: &'static str,
+        /// Names that are told; lower case.
+        names: &'static [(&'static str, u8)],
+        /// The largest number.
+        max: u8,
+    },
     /// A port or a range of ports.
     Ports,
     /// A list of these; one that stands alone is a list of one.
@@ -258,9 +265,10 @@ impl Kind {
             Self::Choice(words) => format!("one of {}", choices(words)),
             Self::Prefix => "an IP prefix such as \"10.0.1.0/24\" or \"2001:db8::/32\"".to_owned(),
             Self::Address => "an IP address such as \"10.0.1.1\" or \"2001:db8::1\"".to_owned(),
-            Self::Protocol => {
-                "a protocol: \"udp\", \"tcp\", \"icmp\", \"icmpv6\" or its number, 0 to 255"
-                    .to_owned()
+            Self::Named { what, names, max } => {
+                let some = names.iter().take(4).map(|(name, _)| format!("\"{name}\""));
+                let some: Vec<_> = some.collect();
+                format!("{what}: its number, 0 to {max}, or a name such as {}", some.join(", "))
             }
             Self::Ports => {
                 "a port or a range of ports such as \"5000-5010\", within 0 to 65535".to_owned()
@@ -298,7 +306,7 @@ impl Kind {
             Self::Choice(_) => "word".to_owned(),
             Self::Prefix => "IP prefix".to_owned(),
             Self::Address => "IP address".to_owned(),
-            Self::Protocol => "protocol".to_owned(),
+            Self::Named { .. } => "number or name".to_owned(),
             Self::Ports => "port or range".to_owned(),
             Self::List(of) => format!("list of {}", of.shape()),
             Self::Table(_) | Self::Variants(_) => "table".to_owned(),
@@ -323,7 +331,10 @@ impl Kind {
             Self::Rate { min, max } => format!("{} to {}", rate_text(*min), rate_text(*max)),
             Self::Size { min, max } => format!("{} to {}", size_text(*min), size_text(*max)),
             Self::Choice(words) => choices(words),
-            Self::Protocol => "`\"udp\"`, `\"tcp\"`, `\"icmp\"`, `\"icmpv6\"`, 0 to 255".to_owned(),
+            Self::Named { names, max, .. } => {
+                let all: Vec<_> = names.iter().map(|(name, _)| format!("`\"{name}\"`")).collect();
+                format!("0 to {max}, {}", all.join(", "))
+            }
             Self::Ports => "0 to 65535".to_owned(),
             Self::List(of) | Self::ByClass(of, _) => of.range(),
             Self::Tables { min, max, .. } => format!("{min} to {max} of them"),
@@ -425,7 +436,7 @@ impl Kind {
                 return Err(out_of_range(key, self, &Value::Word("a secret")));
             }
             (Self::Secret(..), Value::Text(_)) => true,
-            (Self::Protocol, Value::Integer(number)) => *number <= u8::MAX.into(),
+            (Self::Named { max, .. }, Value::Integer(number)) => *number <= (*max).into(),
             (Self::Tables { section, min, max }, Value::List(tables)) => {
                 if !(min..=max).contains(&&tables.len()) {
                     return Err(out_of_range(key, self, &Value::Integer(tables.len() as u64)));

@@ -1,17 +1,15 @@
 //! A window is over: whoever finds it so opens the next, and takes its grants over.
 
-use core::sync::atomic::{Ordering, fence};
-
 use super::{
-    AHEAD, BUSY, BYTE, CARRY, CONTENDED, LEVEL, LEVEL_PART, OPENED, POT, Part, SENT, SPARE,
-    SharedLink, Sharing, Told, UNIT, UNUSED, WINDOW,
+    AHEAD, BUSY, BYTE, CARRY, CONTENDED, LEVEL, LEVEL_PART, OPENED, Ordering, POT, Part, SENT,
+    SPARE, SharedLink, Sharing, Told, UNIT, UNUSED, WINDOW, fence,
 };
 use crate::units::{BitRate, Bytes, Nanos};
 
 impl SharedLink {
     /// Opens the next window if the present one is over at `at`, and it is not being opened by
     /// another.
-    fn open(&self, part: &mut Part, at: Nanos) {
+    pub(super) fn open(&self, part: &mut Part, at: Nanos) {
         let current = self.current.load(Ordering::Acquire);
         let before = self.table(current);
         let (opened, window) = (Nanos(before.head.get(OPENED)), Nanos(before.head.get(WINDOW)));

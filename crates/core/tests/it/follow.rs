@@ -74,7 +74,7 @@ impl Line {
                     host: self.sent / PACKET % 2,
                     sent: self.now,
                     rtt,
-                    above,
+                    above: Some(above),
                     bytes: self.sent,
                     late: false,
                 };
@@ -166,7 +166,14 @@ fn a_line_below_half_of_what_comes_in_is_followed_if_it_is_the_line() {
                 let above = Nanos(if host % hosts == 0 || hosts < 3 { 60 } else { 1 } * MS);
                 let (sent, rtt) = (now.saturating_sub(Nanos(90 * MS)), above + Nanos(30 * MS));
                 let host = host % hosts;
-                law.came_back(&RoundTrip { host, sent, rtt, above, bytes: 0, late: false });
+                law.came_back(&RoundTrip {
+                    host,
+                    sent,
+                    rtt,
+                    above: Some(above),
+                    bytes: 0,
+                    late: false,
+                });
             }
             let idle = |load: u64| Nanos(now.0 * (100 - load) / 100);
             let offered = Bytes(12_000_000 / 8 / 10 * interval);
@@ -194,7 +201,7 @@ fn answers_that_may_be_late_count_for_what_cannot_be_lateness() {
             Follow::new(config(), Way::Out, true, Nanos::ZERO, rate, Did::default()).unwrap();
         for interval in 1..=10 {
             let now = Nanos(interval * 100 * MS);
-            let (above, rtt) = (Nanos(above * MS), Nanos((above + 30) * MS));
+            let (above, rtt) = (Some(Nanos(above * MS)), Nanos((above + 30) * MS));
             let sent = now.saturating_sub(rtt);
             law.came_back(&RoundTrip { host: 1, sent, rtt, above, bytes: 0, late: true });
             let _ = law.run(now, Did { left: Bytes(interval * 250_000), ..Did::default() });
@@ -231,7 +238,7 @@ proptest! {
             Follow::new(config(), way, true, Nanos::ZERO, rate, Did::default()).unwrap();
         for (numbers, shift) in steps {
             let [a, b, c, d] = numbers.map(|number| number >> (u32::from(shift) * 16));
-            let (sent, rtt, above) = (Nanos(a), Nanos(b), Nanos(c));
+            let (sent, rtt, above) = (Nanos(a), Nanos(b), Some(Nanos(c)));
             law.came_back(&RoundTrip { host: a % 3, sent, rtt, above, bytes: d, late: b % 3 == 0 });
             let (idle, offered, left) = (Nanos(b), Bytes(a), Bytes(c));
             let _ = law.run(Nanos(d), Did { idle, offered, left, line_idle: Nanos(a) });

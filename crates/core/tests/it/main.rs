@@ -31,6 +31,7 @@ mod pfq_overflow;
 mod qfq;
 mod shared;
 mod shared_flows;
+mod small_scopes;
 mod tree;
 mod wfq_altq;
 mod wire;

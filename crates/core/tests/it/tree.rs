@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::common::{Mail, TestPacket, flow};
 use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::reference::{TreeNode, tree_filling};
-use evenkeel_core::schedule::tree::{Kind, LINK, Plan, PlanNode, Tree, TreeConfig, UNKNOWN};
+use evenkeel_core::schedule::tree::{
+    Kind, LINK, Plan, PlanError, PlanNode, Tree, TreeConfig, UNKNOWN,
+};
 use evenkeel_core::{BitRate, Nanos, Packet, Reason, Scheduler};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -490,4 +492,34 @@ fn no_packet_costs_memory() {
         }
     });
     assert_eq!(counted.count_total, 0);
+}
+
+/// Found by a fuzzer: nobody checks what else is said of a place that is free.
+#[test]
+fn a_free_place_with_a_rate_is_free() {
+    let ann = leaf(LINK, mbps(8));
+    let free = PlanNode { kind: Kind::Free, ..leaf(LINK, Some(BitRate(1))) };
+    let mut tree = tree(&[ann, leaf(LINK, mbps(4))], false);
+    let none = &mut |_: Mail, _: Reason| panic!("nothing waits");
+    for gone in [free, PlanNode::default()] {
+        tree.replant(Nanos::SECOND, plan(&[ann, gone]), none).unwrap();
+        assert!(tree.node(UNKNOWN + 2).is_none());
+    }
+    tree.replant(Nanos::SECOND, plan(&[ann, ann]), none).unwrap();
+    assert!(tree.node(UNKNOWN + 2).is_some());
+}
+
+/// Found by a fuzzer: the parent of a parent is nowhere.
+#[test]
+fn a_plan_whose_branch_hangs_on_nothing_is_refused() {
+    let mut lost = Plan::default();
+    lost.put(UNKNOWN + 1, leaf(UNKNOWN + 2, None)).unwrap();
+    lost.put(UNKNOWN + 2, inner(39, None)).unwrap();
+    assert_eq!(lost.check(), Err((UNKNOWN + 1, PlanError::Parent)));
+    // Nor one that leaves nobody for what belongs to nobody.
+    for kind in [Kind::Free, Kind::Inner] {
+        let mut none = Plan::default();
+        none.put(UNKNOWN, PlanNode { kind, ..leaf(LINK, None) }).unwrap();
+        assert_eq!(none.check(), Err((UNKNOWN, PlanError::Unknown)));
+    }
 }

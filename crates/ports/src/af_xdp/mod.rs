@@ -326,6 +326,20 @@ impl AfXdpPort {
         }
         self.interface = found;
         self.state = state_of(&found);
+        self.follow_program();
+    }
+
+    /// The first worker may have put another program there since: an interface that leaves twice in
+    /// a moment has several, with one number. The next burst gives the sockets to the one there is.
+    fn follow_program(&mut self) {
+        let others = self.part.as_ref().filter(|part| !part.leads());
+        let there = others.and_then(|part| part.common.get());
+        if let Some(there) = there.filter(|there| there.ifindex == self.interface.index)
+            && !Arc::ptr_eq(&there, &self.sockets)
+        {
+            self.sockets = there;
+            self.queues.iter_mut().for_each(|queue| queue.seated = false);
+        }
     }
 
     fn lost(&self) -> u64 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Pulse, TestNet, available, beating, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames, XdpCommon, XdpPart};
 use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
@@ -348,6 +348,64 @@ fn an_interface_that_comes_back_with_its_number_gets_new_sockets() {
     p.passes(2);
 }
 
+/// The second worker took the program of an interface that had left once more for the one that is
+/// there, and was dead for good and shown as up, if it was slow.
+#[test]
+fn a_slow_worker_is_not_left_with_the_program_of_an_interface_that_left_twice() {
+    if !available("an interface that leaves twice") {
+        return;
+    }
+    let (net, mut far) = wire_of_queues(2);
+    let mut far_pool = FramePool::new(512);
+    let common = XdpCommon::default();
+    let part = |worker| XdpPart { worker, workers: 2, common: common.clone() };
+    let mut pools = [FramePool::new(256), FramePool::new(256)];
+    let mut open = |worker: u32| {
+        let pool = &mut pools[worker as usize];
+        let port = || AfXdpPort::open_part("vb", small(), pool, &local(), part(worker));
+        inside(&net, "b", port).unwrap()
+    };
+    let (mut first, mut second) = (open(0), open(1));
+    // The kernel lets go of queues late.
+    let again = |port: &mut AfXdpPort| {
+        let begun = std::time::Instant::now();
+        loop {
+            match inside(&net, "b", || port.reopen()) {
+                Ok(renewed) => return renewed,
+                Err(PortError::QueueTaken { .. }) if begun.elapsed() < Duration::from_secs(5) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    leave_and_come_back(&net, "b", "vb");
+    assert!(again(&mut first));
+    leave_and_come_back(&net, "b", "vb");
+    // It has not seen the first time yet, and the first worker not the second.
+    assert!(again(&mut second));
+    assert!(again(&mut first));
+    // Its sockets are in the map of a program that is no more.
+    assert!(!again(&mut second) && !again(&mut first), "they are those of the interface");
+    let mut ports = [first, second];
+    let mut came = [0; 2];
+    eventually("frames come by both", || {
+        for number in 0..8_u32 {
+            // Another flow, which another queue may carry.
+            let mut frame = packet(ports[0].mac(), TRANSIT, number, 100);
+            frame[35] = number as u8;
+            let frame = far_pool.alloc_from(&frame);
+            far.tx_burst(&mut far_pool, &mut VecDeque::from([frame.unwrap()]));
+        }
+        for (at, port) in ports.iter_mut().enumerate() {
+            let mut out = Vec::new();
+            came[at] += port.rx_burst(&mut pools[at], monotonic_now(), &mut out, 32);
+            out.into_iter().for_each(|rx| pools[at].release(rx.frame));
+        }
+        (came.iter().all(|frames| *frames > 0)).then_some(())
+    });
+}
+
 /// The driver's program handed frames to a worker that had stopped, for as long as that took.
 #[test]
 fn a_worker_that_hangs_leaves_its_frames_to_the_kernel() {
@@ -367,22 +425,26 @@ fn a_worker_that_hangs_leaves_its_frames_to_the_kernel() {
     p.passes(2);
 }
 
-#[test]
-fn every_receive_queue_has_a_socket() {
-    if !available("several queues") {
-        return;
-    }
-    let net = TestNet::new(&["a", "b"]);
-    net.ip(
-        "a",
-        "link add va numrxqueues 3 numtxqueues 3 type veth peer name vb numrxqueues 3 \
-                 numtxqueues 3",
-    );
+/// Two namespaces with one veth pair of so many queues; the port in `a`.
+fn wire_of_queues(queues: u32) -> (TestNet, AfPacketPort) {
+    let net = TestNet::new(&["a", "b", "elsewhere"]);
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    net.ip("a", &format!("link add va {queues} type veth peer name vb {queues}"));
     net.ip("a", &format!("link set vb netns {}", net.name("b")));
     net.hush("a", "va");
     net.hush("b", "vb");
     net.ip("a", "link set va up");
     net.ip("b", "link set vb up");
+    let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    (net, far)
+}
+
+#[test]
+fn every_receive_queue_has_a_socket() {
+    if !available("several queues") {
+        return;
+    }
+    let (net, far) = wire_of_queues(3);
     let mut pool = FramePool::new(4096);
     let wrong = AfXdpOptions { queues: Some(2), ..small() };
     let error = inside(&net, "b", || AfXdpPort::open("vb", wrong, &mut pool, &[])).unwrap_err();
@@ -390,7 +452,6 @@ fn every_receive_queue_has_a_socket() {
     assert!(error.to_string().contains("`ethtool -L vb combined 2` changes that"), "{error}");
     let near = inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap();
     assert_eq!(near.mode().queues, 3);
-    let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
     let mut p = Pair { net, far, far_pool: FramePool::new(512), near, pool };
     let poller = Poller::new().unwrap();
     poller.add(p.near.fd().unwrap(), 1).unwrap();
@@ -509,10 +570,11 @@ fn what_cannot_be_is_refused_with_the_reason() {
     ));
 }
 
-/// Takes queue 0 of `vb`, and nothing else of it, as what is left of a killed router does.
-fn take_queue() -> OwnedFd {
+/// Takes queue 0 of `vb`, and nothing else of it, as what is left of a killed router does. Its
+/// memory comes along.
+fn take_queue() -> (OwnedFd, Vec<u8>) {
     const LEN: usize = 64 << 10;
-    let memory: &'static mut [u8] = vec![0; LEN + 4096].leak();
+    let memory = vec![0; LEN + 4096];
     let fd = net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
     let umem = XdpUmemReg {
         addr: (memory.as_ptr() as u64).next_multiple_of(4096),
@@ -529,7 +591,7 @@ fn take_queue() -> OwnedFd {
     let any = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let index = net::netdevice::name_to_index(&any, "vb").unwrap();
     net::bind(&fd, &SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0)).unwrap();
-    fd
+    (fd, memory)
 }
 
 #[test]

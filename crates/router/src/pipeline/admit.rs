@@ -55,7 +55,7 @@ impl Pipeline {
         let room = slot.room.saturating_sub(slot.tx.len());
         if let Some(treated) = slot.link.pass(at, &queued, room) {
             if let Some(line) = &mut slot.line {
-                line.leaves(at, self.pool.bytes(&queued.frame), queued.wire_len);
+                line.leaves(at, &queued, self.pool.bytes(&queued.frame));
             }
             if let Some(seen) = &mut slot.seen {
                 seen.left(at, &queued, self.pool.bytes(&queued.frame), None);

@@ -3,10 +3,14 @@
 use evenkeel_config::LinkConfig;
 use evenkeel_core::Nanos;
 use evenkeel_core::audit::{Breach, Cause, Lag, Promise, Told, Verdict, Violation};
+use evenkeel_core::drop::{CyclesVerdict, ShareId};
 
 use super::Pipeline;
 use super::port::PortSlot;
-use crate::snapshot::{AuditClass, AuditSnapshot, Drops, LagSnapshot, ViolationSnapshot};
+use crate::snapshot::{
+    AuditClass, AuditSnapshot, CyclesSnapshot, CyclesViolationSnapshot, Drops, LagSnapshot,
+    ViolationSnapshot,
+};
 
 impl Pipeline {
     /// The audit of the link at `at` judges by its configuration as it is now.
@@ -34,11 +38,16 @@ impl PortSlot {
     /// What the audit has found; `None`: it has not looked, as on links without a rate.
     pub(super) fn audit_view(&self, class_names: &[String]) -> Option<AuditSnapshot> {
         let verdict = self.link.verdict();
-        (verdict.looks > 0).then(|| view(verdict, class_names))
+        let name = |place: u32| self.behind.as_ref().map(|behind| behind.name_of(place).to_owned());
+        (verdict.looks > 0).then(|| view(verdict, class_names, &name))
     }
 }
 
-fn view(verdict: &Verdict, class_names: &[String]) -> AuditSnapshot {
+fn view(
+    verdict: &Verdict,
+    class_names: &[String],
+    node: &dyn Fn(u32) -> Option<String>,
+) -> AuditSnapshot {
     let named = |counts: &[u64], name: &dyn Fn(usize) -> &'static str| -> Drops {
         let met = counts.iter().enumerate().filter(|(_, n)| **n > 0);
         met.map(|(at, n)| (name(at).to_owned(), *n)).collect()
@@ -50,7 +59,10 @@ fn view(verdict: &Verdict, class_names: &[String]) -> AuditSnapshot {
         violations: verdict.violations(),
         by_breach: named(&verdict.breaches, &|at| Breach::ALL[at].name()),
         by_cause: named(&verdict.causes, &|at| Cause::ALL[at].name()),
-        last: verdict.last.map(|last| violation(&last, class_names)),
+        last: verdict.last.map(|last| ViolationSnapshot {
+            node: last.node.and_then(node),
+            ..violation(&last, class_names)
+        }),
         rate: lag(&verdict.rate),
         excess: lag(&verdict.excess),
         classes: classes
@@ -64,6 +76,27 @@ fn view(verdict: &Verdict, class_names: &[String]) -> AuditSnapshot {
         flows: lag(&verdict.flows),
         flows_compared: verdict.compared.into(),
         one_flow_of: verdict.one_of,
+        caps: lag(&verdict.caps),
+        siblings: lag(&verdict.siblings),
+        nodes_watched: verdict.nodes.into(),
+    }
+}
+
+/// What the audit of a core's shares has found.
+pub(super) fn cycles(verdict: &CyclesVerdict, class_names: &[String]) -> CyclesSnapshot {
+    let name = |share: ShareId| class_names.get(usize::from(share.0)).cloned().unwrap_or_default();
+    CyclesSnapshot {
+        windows: verdict.overloaded,
+        violations: verdict.violations,
+        compared: verdict.compared.into(),
+        one_flow_of: verdict.one_of,
+        worst_ppm: verdict.worst_ppm.into(),
+        last: verdict.last.map(|last| CyclesViolationSnapshot {
+            class: name(last.share),
+            other: name(last.other),
+            delivered_ppm: last.delivered_ppm,
+            cause: last.cause.name().to_owned(),
+        }),
     }
 }
 
@@ -83,6 +116,7 @@ fn violation(last: &Violation, class_names: &[String]) -> ViolationSnapshot {
         breach: last.breach.name().to_owned(),
         cause: last.cause.name().to_owned(),
         class: class.cloned(),
+        node: None,
         lag_bytes: last.lag.0,
         bound_bytes: last.bound.0,
         told_ppm: last.told_ppm,

@@ -46,7 +46,7 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
 
     fn transmitted(&mut self, at: Nanos, packet: QueuedPacket) {
         if let Some(line) = &mut self.line {
-            line.leaves(at, self.pool.bytes(&packet.frame), packet.wire_len);
+            line.leaves(at, &packet, self.pool.bytes(&packet.frame));
         }
         if packet.marked {
             self.losses.marked(at, packet.flow_hash);

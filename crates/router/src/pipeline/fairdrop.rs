@@ -100,6 +100,7 @@ impl FairDrop {
     /// Takes over what was counted before a change.
     pub(super) fn counts_from(&mut self, before: &Self) {
         self.classes.clone_from(&before.classes);
+        self.take_over(before);
     }
 
     /// Counts what another pipeline's has counted too; `classes` says which class of this one
@@ -109,6 +110,13 @@ impl FairDrop {
             for (mine, theirs) in self.classes[at.index()].iter_mut().zip(theirs) {
                 *mine += theirs;
             }
+        }
+        self.take_over(other);
+    }
+
+    fn take_over(&mut self, before: &Self) {
+        if let (Some(cpu), Some(before)) = (&mut self.cpu, &before.cpu) {
+            cpu.take_over(&before.verdict());
         }
     }
 
@@ -265,6 +273,7 @@ impl FairDrop {
             view.level_ppm = seen.level.into();
             view.scale = f64::from(seen.scale) / 1_000.0;
             view.absurd = seen.absurd;
+            view.cycles = super::audit::cycles(&cpu.verdict(), class_names);
             let names =
                 std::iter::once("forwarding").chain(service_names.iter().map(String::as_str));
             view.costs = names.map(str::to_owned).zip(seen.costs).collect();

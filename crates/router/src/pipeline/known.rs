@@ -13,6 +13,7 @@ use super::cycles::{Stage, processing_class};
 use super::fairdrop::FairDrop;
 use super::flow_cache::{Known, Probe};
 use super::packet::{ETHERNET_HEADER, QueuedPacket, UnroutedPacket, wire_len};
+use super::subscribers::whose_before;
 
 impl Pipeline {
     /// Whether nobody looks at packets between their port and their link.
@@ -27,16 +28,17 @@ impl Pipeline {
         mut packet: UnroutedPacket,
         probe: &Probe,
     ) -> Result<(), UnroutedPacket> {
-        let stations = frame::station_bits(self.pool.bytes(&packet.frame));
-        let Some((destination, source)) = stations else { return Err(packet) };
+        // Asked for once: that they are this frame's is checked each time.
+        let bytes = self.pool.bytes_mut(&packet.frame);
+        let Some((destination, source)) = frame::station_bits(bytes) else { return Err(packet) };
         let from = &self.ports[packet.port.index()];
         let expected = from.up && from.peer.is_none() && destination == from.mac.bits();
         if !expected || self.addresses.is_port(source) {
             return Err(packet);
         }
         let Some(known) = self.flow_cache.known(probe) else { return Err(packet) };
-        let subscriber = self.subscriber_before(known.way.port.into(), &packet.frame);
-        let bytes = self.pool.bytes_mut(&packet.frame);
+        let link = self.ports[usize::from(known.way.port)].link_at;
+        let subscriber = whose_before(&self.ports[link], bytes);
         if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
             return Err(packet);
         }

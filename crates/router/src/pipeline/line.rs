@@ -1,14 +1,17 @@
-//! Links whose rate follows their line (`[link.control]` with `kind = "latency"`).
+//! Round trips over the line of a port: links whose rate follows them (`[link.control]` with
+//! `kind = "latency"`), and subscribers that are told how far away they are.
 //!
 //! ```text
 //!  leaves by the line's port ─▶ stamp noted ╮                    ╭▶ Follow of the link that sends there
 //!                                           ├▶ round trip ended ─┤
-//!  arrives by it ──────────────▶ stamp back ╯                    ╰▶ Follow of links that send on what
-//!                                                                   comes from there
+//!  arrives by it ──────────────▶ stamp back ╯                    ├▶ Follow of links that send on what
+//!                                                                │  comes from there
+//!                                                                ╰▶ the subscriber behind the link
 //! ```
 //!
-//! Whose links follow nothing pays a comparison for each vector of packets, and one for each that
-//! leaves. A stamp is looked for in frames of ports whose line is followed only.
+//! Whose links follow nothing and have no tree pays a comparison for each vector of packets, and
+//! one for each that leaves. A stamp is looked for in frames of ports whose line is looked at only;
+//! for subscribers in those of a sample of flows, another one each second.
 
 use std::mem::Discriminant;
 
@@ -17,12 +20,12 @@ use evenkeel_core::control::follow::{Did, Follow, Step, Way, Why};
 use evenkeel_core::link::LinkConfig as Core;
 use evenkeel_core::measure::round_trips::{RoundTrip, RoundTrips, Stamp};
 use evenkeel_core::settings::quantity::rate_text;
-use evenkeel_core::{BitRate, Bytes, Class, Nanos};
+use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos};
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::stamps::Stamps;
 
 use super::Pipeline;
-use super::packet::UnroutedPacket;
+use super::packet::{QueuedPacket, UnroutedPacket};
 use super::port::PortSlot;
 use crate::snapshot::{FollowSnapshot, FollowStep};
 
@@ -30,6 +33,8 @@ use crate::snapshot::{FollowSnapshot, FollowStep};
 const TOGETHER: Nanos = Nanos::from_secs(10);
 /// Reports that wait; more are left out.
 const NEWS: usize = 64;
+/// Packets that are looked at in a second, where all that follows is what subscribers are told.
+const LOOKS: u64 = 16_384;
 
 /// What passes the line of a port.
 pub(super) struct Line {
@@ -39,16 +44,44 @@ pub(super) struct Line {
     bytes: u64,
     /// Whose links follow it.
     followers: Vec<usize>,
+    sample: Sample,
+}
+
+/// Which flows are looked at, where not all need be.
+#[derive(Default)]
+struct Sample {
+    second: u64,
+    /// Packets that left in it.
+    packets: u64,
+    /// Of flows one in so many and one is looked at.
+    others: u64,
+}
+
+impl Sample {
+    /// Whether a packet of a flow that leaves at `at` is looked at.
+    fn has(&mut self, at: Nanos, flow_hash: u64) -> bool {
+        let second = at.0 / Nanos::SECOND.0;
+        if second != self.second {
+            let parts = (self.packets / LOOKS + 1).next_power_of_two();
+            *self = Self { second, packets: 0, others: parts - 1 };
+        }
+        self.packets += 1;
+        flow_hash.wrapping_add(second) & self.others == 0
+    }
 }
 
 impl Line {
     fn new(seed: u64) -> Self {
         let (trips, hasher) = (RoundTrips::default(), FlowHasher::new(seed));
-        Self { trips, hasher, bytes: 0, followers: Vec::new() }
+        let sample = Sample::default();
+        Self { trips, hasher, bytes: 0, followers: Vec::new(), sample }
     }
 
-    /// A frame leaves, and takes so much of the wire.
-    pub(super) fn leaves(&mut self, at: Nanos, frame: &[u8], wire_len: u32) {
+    /// The frame of a packet leaves.
+    pub(super) fn leaves(&mut self, at: Nanos, packet: &QueuedPacket, frame: &[u8]) {
+        if self.followers.is_empty() && !self.sample.has(at, packet.flow_hash) {
+            return;
+        }
         if let Some(stamps) = Stamps::of(frame)
             && let Some(own) = stamps.own
         {
@@ -57,14 +90,15 @@ impl Line {
                 Stamp { number: stamps.end, data: stamps.data, ..self.stamp(&stamps, own, far) };
             self.trips.sent(at, stamp, self.bytes);
         }
-        self.bytes += u64::from(wire_len);
+        self.bytes += u64::from(packet.wire_len);
     }
 
-    /// A frame arrives.
-    fn arrives(&mut self, at: Nanos, frame: &[u8]) -> Option<RoundTrip> {
+    /// A frame arrives, of the flow that is told.
+    fn arrives(&mut self, at: Nanos, frame: &[u8]) -> Option<(RoundTrip, FlowKey)> {
         let stamps = Stamps::of(frame)?;
         let stamp = self.stamp(&stamps, stamps.echo?, stamps.flow.source);
-        self.trips.came(at, Stamp { number: stamps.acknowledged, ..stamp })
+        let trip = self.trips.came(at, Stamp { number: stamps.acknowledged, ..stamp })?;
+        Some((trip, stamps.flow))
     }
 
     fn stamp(&self, stamps: &Stamps, value: u32, far: std::net::IpAddr) -> Stamp {
@@ -88,13 +122,16 @@ pub(super) struct Follower {
 /// Who follows which line, and what is to be reported.
 pub(super) struct Followers {
     ports: Vec<usize>,
+    /// Some line is looked at, by them or for subscribers.
+    lines: bool,
     /// When the first of them is due.
     due: Nanos,
     news: Vec<String>,
 }
 
 impl Followers {
-    pub(super) const NONE: Self = Self { ports: Vec::new(), due: Nanos::MAX, news: Vec::new() };
+    pub(super) const NONE: Self =
+        Self { ports: Vec::new(), lines: false, due: Nanos::MAX, news: Vec::new() };
 
     pub(super) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
         self.news.drain(..).for_each(|text| report(&text));
@@ -191,8 +228,8 @@ impl Pipeline {
         self.note_lines();
     }
 
-    /// Which lines are followed, and by whom.
-    fn note_lines(&mut self) {
+    /// Which lines are looked at, and who follows them.
+    pub(super) fn note_lines(&mut self) {
         let following = |slot: &PortSlot| slot.follow.as_ref().map(|follower| follower.line);
         let lines: Vec<_> = self.ports.iter().map(following).collect();
         self.followers.ports.clear();
@@ -201,13 +238,14 @@ impl Pipeline {
         for (port, slot) in self.ports.iter_mut().enumerate() {
             let followers: Vec<_> =
                 (0..lines.len()).filter(|at| lines[*at] == Some(port)).collect();
-            if followers.is_empty() {
+            if followers.is_empty() && slot.behind.is_none() {
                 slot.line = None;
                 continue;
             }
             let line = slot.line.get_or_insert_with(|| Box::new(Line::new(seed)));
             line.followers = followers;
         }
+        self.followers.lines = self.ports.iter().any(|slot| slot.line.is_some());
         self.note_due();
     }
 
@@ -226,15 +264,25 @@ impl Pipeline {
         !self.followers.ports.is_empty()
     }
 
+    /// Whether some line is looked at.
+    #[inline]
+    pub(super) fn looks_at_lines(&self) -> bool {
+        self.followers.lines
+    }
+
     /// Looks at packets that have arrived for stamps that come back.
     pub(super) fn look_for_stamps(&mut self, packets: &[UnroutedPacket]) {
         for packet in packets {
-            let Some(line) = &mut self.ports[packet.port.index()].line else { continue };
-            let Some(trip) = line.arrives(packet.arrival, self.pool.bytes(&packet.frame)) else {
-                continue;
-            };
+            let port = self.ports[packet.port.index()].link_at;
+            let slot = &mut self.ports[port];
+            let Some(line) = &mut slot.line else { continue };
+            let frame = self.pool.bytes(&packet.frame);
+            let Some((trip, flow)) = line.arrives(packet.arrival, frame) else { continue };
+            if let Some(behind) = &slot.behind {
+                behind.came_back(packet.arrival, &trip, &flow, frame);
+            }
             for at in 0..line.followers.len() {
-                let Some(line) = &self.ports[packet.port.index()].line else { break };
+                let Some(line) = &self.ports[port].line else { break };
                 let at = line.followers[at];
                 if let Some(follower) = &mut self.ports[at].follow {
                     follower.law.came_back(&trip);

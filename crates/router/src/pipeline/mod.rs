@@ -54,6 +54,7 @@ mod cluster;
 mod control;
 mod counters;
 pub mod cycles;
+mod distances;
 mod egress;
 mod elsewhere;
 mod exchange;

@@ -131,7 +131,7 @@ impl Pipeline {
 
     /// Forwards the packets that were received, a vector at a time.
     pub(super) fn forward_inbox(&mut self) {
-        let (straight, follows) = (self.goes_straight(), self.follows());
+        let (straight, looks) = (self.goes_straight(), self.looks_at_lines());
         let watched = self.watching.is_some();
         let straight = straight && !watched;
         let (mut inbox, mut parsed) = self.receiver.take();
@@ -139,7 +139,7 @@ impl Pipeline {
         while !packets.as_slice().is_empty() {
             let waiting = packets.as_slice();
             let vector = &waiting[..waiting.len().min(VECTOR)];
-            if follows {
+            if looks {
                 self.look_for_stamps(vector);
             }
             self.look_ahead(vector, &mut parsed);

@@ -11,17 +11,19 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_config::subscribers::{Role, SubscriberTree, name_of};
-use evenkeel_core::L2Key;
+use evenkeel_config::subscribers::{Entry, Role, SubscriberTree, name_of};
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::measure::round_trips::RoundTrip;
 use evenkeel_core::schedule::tree::{LINK, NodeState, UNKNOWN};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
+use evenkeel_core::{FlowKey, L2Key, Nanos};
 use evenkeel_net::access::Access;
 use evenkeel_net::hash::SeededState;
 use evenkeel_net::prefix_map::PrefixMap;
 use evenkeel_ports::Frame;
 
 use super::Pipeline;
+use super::distances::Distances;
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
 use crate::command::NodeQuery;
@@ -33,6 +35,29 @@ use crate::snapshot::{BranchSnapshot, NodeSnapshot, TreeSnapshot};
 pub(crate) struct Directory {
     prefixes: PrefixMap<u32>,
     l2: ByL2,
+}
+
+impl Directory {
+    /// Whose a frame is, of the flow as it is there; `down`: it is on its way towards the
+    /// subscribers.
+    #[inline]
+    fn find(
+        &self,
+        frame: &[u8],
+        flow: impl FnOnce() -> FlowKey,
+        down: bool,
+    ) -> Result<u32, Stranger> {
+        let access = (!self.l2.places.is_empty()).then(|| Access::of(frame)).flatten();
+        if let Some(place) = access.as_ref().and_then(|access| self.l2.find(access, down)) {
+            return Ok(place);
+        }
+        let flow = flow();
+        let address = if down { flow.destination } else { flow.source };
+        self.prefixes.longest(address).copied().ok_or_else(|| {
+            let address = Some(address).filter(|address| !address.is_unspecified());
+            Stranger { address, access }
+        })
+    }
 }
 
 /// Subscribers by keys of layer two.
@@ -136,16 +161,9 @@ impl Behind {
     /// The place of the subscriber whose packet it is, as its frame leaves.
     #[inline]
     pub(super) fn place_of(&self, flow: &PackedFlow, frame: &[u8]) -> u32 {
-        let Directory { prefixes, l2 } = &*self.known.directory;
-        let access = (!l2.places.is_empty()).then(|| Access::of(frame)).flatten();
-        if let Some(place) = access.as_ref().and_then(|access| l2.find(access, self.down)) {
-            return place;
-        }
-        let flow = flow.unpack();
-        let address = if self.down { flow.destination } else { flow.source };
-        prefixes.longest(address).copied().unwrap_or_else(|| {
-            let address = Some(address).filter(|address| !address.is_unspecified());
-            self.stranger.set(Some(Stranger { address, access }));
+        let found = self.known.directory.find(frame, || flow.unpack(), self.down);
+        found.unwrap_or_else(|stranger| {
+            self.stranger.set(Some(stranger));
             UNKNOWN
         })
     }
@@ -160,6 +178,14 @@ impl Behind {
         }
         let found = Access::of(frame).and_then(|access| l2.find(&access, self.down));
         found.unwrap_or(UNKNOWN)
+    }
+
+    /// A packet has gone over the link and back, in `frame`, of the flow as it is there.
+    pub(super) fn came_back(&self, at: Nanos, trip: &RoundTrip, flow: &FlowKey, frame: &[u8]) {
+        // On its way back what was the destination is the source.
+        if let Ok(place) = self.known.directory.find(frame, || *flow, !self.down) {
+            self.known.distances.came_back(place, self.down, at, trip);
+        }
     }
 
     /// The name of whoever has a place.
@@ -194,13 +220,23 @@ struct Known {
     directory: Arc<Directory>,
     /// The places of the nodes that subscribers are behind, in the order of the list.
     inner: Arc<[u32]>,
+    distances: Arc<Distances>,
 }
 
 impl Known {
-    fn new(tree: &SubscriberTree) -> Self {
-        let entries = tree.list.entries.iter().zip(tree.places());
-        let inner = entries.filter(|(entry, _)| entry.role == Role::Node);
+    /// `former`: of the same tree with another list.
+    fn new(tree: &SubscriberTree, former: Option<&Self>) -> Self {
+        let entries = || tree.list.entries.iter().zip(tree.places());
+        let inner = entries().filter(|(entry, _)| entry.role == Role::Node);
+        let places = tree.places().iter().max().map_or(0, |most| *most as usize + 1);
+        let distances = Distances::new(places);
+        if let Some(former) = former {
+            let stays =
+                |(entry, place): &(&Entry, &u32)| name_of(&former.tree, **place) == entry.name;
+            entries().filter(stays).for_each(|(_, at)| distances.keep(*at, &former.distances));
+        }
         Self {
+            distances: Arc::new(distances),
             directory: Arc::new(directory_of(tree)),
             inner: inner.map(|(_, place)| *place).collect(),
             tree: tree.clone(),
@@ -217,9 +253,10 @@ impl Directories {
     pub(super) fn of(trees: &[SubscriberTree], present: &Self) -> Self {
         let build = |tree: &SubscriberTree| {
             let known = present.0.iter().find(|known| is_same(&known.tree, tree));
+            let of = |known: &&Known| known.tree.section.name == tree.section.name;
             // The section may be another one.
             known.map_or_else(
-                || Known::new(tree),
+                || Known::new(tree, present.0.iter().find(of)),
                 |known| Known { tree: tree.clone(), ..known.clone() },
             )
         };
@@ -241,13 +278,20 @@ impl Directories {
     }
 }
 
+/// As [`Pipeline::subscriber_before`], for a frame on the way to the link of a port.
+#[inline]
+pub(super) fn whose_before(link: &PortSlot, frame: &[u8]) -> u32 {
+    link.behind.as_ref().map_or(UNKNOWN, |behind| behind.place_before(frame))
+}
+
 impl Pipeline {
     /// Whose a packet is, as far as its frame says it before it is made anew for the link of a
     /// port.
     #[inline]
     pub(super) fn subscriber_before(&self, port: usize, frame: &Frame) -> u32 {
-        let behind = self.ports[self.ports[port].link_at].behind.as_ref();
-        behind.map_or(UNKNOWN, |behind| behind.place_before(self.pool.bytes(frame)))
+        let link = &self.ports[self.ports[port].link_at];
+        // Most links have no tree, and then nobody looks at the frame.
+        if link.behind.is_some() { whose_before(link, self.pool.bytes(frame)) } else { UNKNOWN }
     }
 
     /// Packets belong to those of these directories from now on.
@@ -257,15 +301,16 @@ impl Pipeline {
         }
         let former = std::mem::replace(&mut self.settings.directories, directories);
         self.parts.retire(former);
+        self.note_lines();
     }
 
-    /// What is known of nodes, on the links of their trees.
+    /// What is known at `now` of nodes, on the links of their trees.
     ///
     /// # Errors
     /// Nobody has the name asked for.
-    pub fn nodes(&self, query: &NodeQuery) -> Result<Vec<NodeSnapshot>, CommandError> {
+    pub fn nodes(&self, now: Nanos, query: &NodeQuery) -> Result<Vec<NodeSnapshot>, CommandError> {
         let mut told = Vec::new();
-        for Known { tree, inner, .. } in &self.settings.directories.0 {
+        for Known { tree, inner, distances, .. } in &self.settings.directories.0 {
             let places: Vec<u32> = match query {
                 NodeQuery::Name(name) => {
                     tree.place(name).map(|place| tree.way_up(place)).unwrap_or_default()
@@ -294,6 +339,7 @@ impl Pipeline {
                         subscriber: node.kind == evenkeel_core::schedule::tree::Kind::Leaf,
                         cap_bps: node.cap.or(rate.filter(|_| *place == LINK)).map(|cap| cap.0),
                         guarantee_bps: node.guarantee.0,
+                        rtt_us: distances.of(*place, down, now).map(|rtt| rtt.0 / 1_000),
                         found_by: match query {
                             NodeQuery::Name(_) => tree.found_by(*place),
                             NodeQuery::Inner | NodeQuery::From(_) => Vec::new(),
@@ -336,7 +382,7 @@ impl PortSlot {
     /// What is counted of subscribers on the link, but of each of them.
     pub(super) fn tree_view(&self) -> Option<TreeSnapshot> {
         let Behind { known, down, stranger } = self.behind.as_ref()?;
-        let Known { tree, inner, directory } = known;
+        let Known { tree, inner, directory, .. } = known;
         let AnyScheduler::Tree(queues) = self.link.scheduler() else { return None };
         let (plan, _) = tree.plan_of(&self.name)?;
         let unknown = queues.node(UNKNOWN)?.meters;

@@ -38,6 +38,17 @@ counters! {
         gauge flows_compared: u64, "flows";
         /// Of how many flows one is sampled; 0: none are.
         most one_flow_of: u64, "flows";
+        /// Of a tree: what the node that is nearest to its bound was sent beyond its cap, of those
+        /// sampled.
+        #[serde(default)]
+        part caps: LagSnapshot;
+        /// Of a tree: how far the node that is nearest to its bound is behind the share that a
+        /// sibling of it had, of those sampled that always wait.
+        #[serde(default)]
+        part siblings: LagSnapshot;
+        /// How many nodes are sampled now.
+        #[serde(default)]
+        gauge nodes_watched: u64, "nodes";
     }
 }
 
@@ -71,6 +82,55 @@ counters! {
     }
 }
 
+counters! {
+    /// The audit of a core that FairDrop shares.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct CyclesSnapshot {
+        /// Seconds in which some flow asked for more of the core than it got.
+        count windows: u64, "seconds";
+        /// Of those, in how many a flow was further behind another than is allowed.
+        count violations: u64, "violations";
+        /// Flows that were compared, in the last of those seconds.
+        gauge compared: u64, "flows";
+        /// Of how many flows one is looked at.
+        most one_flow_of: u64, "flows";
+        /// The furthest that a flow was behind another, millionths of what it should have had.
+        most worst_ppm: u64, "ppm";
+        /// The last violation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state last: Option<CyclesViolationSnapshot>;
+    }
+}
+
+/// A flow that had too little of a core.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CyclesViolationSnapshot {
+    /// Its class, and the class of the flow that had more.
+    pub class: String,
+    /// See there.
+    pub other: String,
+    /// What it had of what it should have had, millionths.
+    pub delivered_ppm: u32,
+    /// Why, as far as it is known.
+    pub cause: String,
+}
+
+impl CyclesViolationSnapshot {
+    /// What was broken, by how much and why, for people.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let cause = Cause::ALL.iter().find(|cause| cause.name() == self.cause);
+        let why = cause.map_or(self.cause.as_str(), |cause| cause.describe()).trim();
+        format!(
+            "a flow of class {} had {:.1} % of the cycles that it should have had beside one of \
+             class {}. {why}",
+            self.class,
+            f64::from(self.delivered_ppm) / 1e4,
+            self.other
+        )
+    }
+}
+
 /// A broken promise.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ViolationSnapshot {
@@ -83,6 +143,9 @@ pub struct ViolationSnapshot {
     /// The class that was behind, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// The node of a tree that was sent too much or too little, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// By how much.
     pub lag_bytes: u64,
     /// How much was allowed.
@@ -101,14 +164,24 @@ impl ViolationSnapshot {
         let cause = Cause::ALL.iter().find(|cause| cause.name() == self.cause);
         let plain = |text: &str| text.trim().trim_end_matches('.').to_owned();
         let mut text = breach.map_or(self.breach.clone(), |breach| plain(breach.describe()));
+        let percent = |ppm: u32| f64::from(ppm) / 1e4;
+        let parts = format!(
+            "told {:.1} %, delivered {:.1} %",
+            percent(self.told_ppm),
+            percent(self.delivered_ppm)
+        );
         if let Some(class) = &self.class {
-            let percent = |ppm: u32| f64::from(ppm) / 1e4;
-            let _ = write!(
-                text,
-                " (class {class}, told {:.1} %, delivered {:.1} %)",
-                percent(self.told_ppm),
-                percent(self.delivered_ppm)
-            );
+            let _ = write!(text, " (class {class}, {parts})");
+        }
+        match &self.node {
+            // Its part of what it and a sibling had.
+            Some(node) if self.told_ppm > 0 => {
+                let _ = write!(text, " ({node}, beside a sibling {parts})");
+            }
+            Some(node) => {
+                let _ = write!(text, " ({node})");
+            }
+            None => {}
         }
         let why = cause.map_or(self.cause.clone(), |cause| plain(cause.describe()));
         format!("{text}: {} B against {} B. {why}", self.lag_bytes, self.bound_bytes)

@@ -85,6 +85,11 @@ pub struct NodeSnapshot {
     pub turns_over: u64,
     /// Packets by the time that they waited: below 65.5 us, and twice as long each.
     pub delays: Vec<u64>,
+    /// The round trip between the link and what is at its end, of the subscriber's TCP and echoes,
+    /// us: on the link that leads to it how far away it is, on the other one who it talks with.
+    /// `None`: none was seen in the last minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u64>,
     /// Bytes that wait, of a subscriber.
     pub backlog_bytes: u64,
     /// Packets that wait, of a subscriber.

@@ -1,8 +1,6 @@
 //! What a worker does with its interfaces: look at them again after a change, guard them, and
 //! drain them for a handover.
 
-use std::sync::atomic::Ordering;
-
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::offload::Offloads;
@@ -89,7 +87,7 @@ impl Worker {
     /// do it too.
     pub(crate) fn recheck_port(&mut self, now: Nanos, at: usize) {
         self.attachments[at].retry = None;
-        if !self.mirror.leads() && !self.guarded[at].load(Ordering::Acquire) {
+        if !self.mirror.leads() && !self.guarded.is(at) {
             self.attachments[at].retry = Some(now + RETRY_FOLLOW);
             return;
         }
@@ -167,6 +165,9 @@ impl Worker {
                 settle(&self.config, at)?;
             }
             attachment.in_use = true;
+            if self.mirror.leads() {
+                self.guarded.took();
+            }
         }
         Ok(was_out)
     }
@@ -174,7 +175,7 @@ impl Worker {
     /// The first worker tells the others whether they may use an interface.
     pub(crate) fn publish_guarded(&self, at: usize, guarded: bool) {
         if self.mirror.leads() {
-            self.guarded[at].store(guarded, Ordering::Release);
+            self.guarded.set(at, guarded);
         }
     }
 

@@ -11,8 +11,9 @@ use evenkeel_ports::sys::{self, lock};
 
 use super::{
     Members, Running, SpawnContext, StartingWorker, ThreadResult, WorkerHandle, WorkerPool,
-    abort_all, by_worker, join, not_guarded, not_possible, roles, spawn_thread,
+    abort_all, by_worker, join, not_possible, roles, spawn_thread,
 };
+use crate::attachment::Guarded;
 use crate::command::Reply;
 use crate::error::{CommandError, StartError, WorkerError};
 use crate::handover::{HandoverPlan, PortDrain, PortTransition};
@@ -43,7 +44,7 @@ impl WorkerPool {
         let context = SpawnContext {
             config: &config,
             options: &members.options,
-            guarded: not_guarded(config.config.ports.len()),
+            guarded: Arc::new(Guarded::none(config.config.ports.len())),
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
             heart: Arc::clone(&members.heart),

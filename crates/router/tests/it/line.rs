@@ -5,25 +5,12 @@ use std::collections::VecDeque;
 
 use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::{BitRate, Bytes, Nanos};
-use evenkeel_net::{MacAddr, checksum};
+use evenkeel_net::MacAddr;
 
-use crate::common::{Bed, Udp, host_mac, router_mac, udp, v4};
+use crate::common::{Bed, Udp, echo, host_mac, router_mac, udp, v4};
 
 const MS: Nanos = Nanos(1_000_000);
 const CONTROL: &str = "control = { kind = \"latency\", min = \"2Mbit/s\", max = \"50Mbit/s\"";
-
-/// An echo request from 10.0.1.2 to 10.0.0.2, or the reply to it.
-fn echo(macs: (MacAddr, MacAddr), number: u16, is_reply: bool) -> Vec<u8> {
-    let ends = if is_reply { (v4(0, 2), v4(1, 2)) } else { (v4(1, 2), v4(0, 2)) };
-    let mut frame = udp(macs, ends.0, ends.1, Udp { payload: 56, ..Udp::default() });
-    frame[23] = 1;
-    frame[24..26].fill(0);
-    let sum = checksum::sum(&frame[14..34]).checksum();
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame[34..42].copy_from_slice(&[if is_reply { 0 } else { 8 }, 0, 0, 0, 0, 7, 0, 0]);
-    frame[40..42].copy_from_slice(&number.to_be_bytes());
-    frame
-}
 
 /// A line behind port 0, 30 ms there and back, with a queue that never ends.
 struct Line {
@@ -57,7 +44,7 @@ impl Line {
             }
             if tick % 20 == 0 {
                 self.number += 1;
-                self.bed.inject(1, &echo(self.macs[0], self.number, false));
+                self.bed.inject(1, &echo(self.macs[0], (v4(1, 2), v4(0, 2)), self.number, false));
             }
             self.bed.pass(MS);
             for frame in self.bed.received(0) {
@@ -73,7 +60,7 @@ impl Line {
                 && at <= self.bed.now
             {
                 self.replies.pop_front();
-                self.bed.inject(0, &echo(self.macs[1], number, true));
+                self.bed.inject(0, &echo(self.macs[1], (v4(0, 2), v4(1, 2)), number, true));
             }
             let _ = self.bed.received(1);
         }

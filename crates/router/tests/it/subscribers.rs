@@ -10,7 +10,7 @@ use evenkeel_router::snapshot::NodeSnapshot;
 
 use evenkeel_net::MacAddr;
 
-use crate::common::{Bed, Udp, headers, host_mac, ip, router_mac, udp};
+use crate::common::{Bed, Udp, echo, headers, host_mac, ip, router_mac, udp, v4};
 
 /// Hosts of port 1: `ann` by IPv4, `bob` by IPv6, behind one node.
 const LIST: &str = "name,parent,prefixes,down,up
@@ -70,7 +70,7 @@ fn flood(bed: &mut Bed, from: usize, to: usize, time: u64) -> [u64; 2] {
 }
 
 fn node(bed: &Bed, link: &str, name: &str) -> NodeSnapshot {
-    let nodes = bed.pipeline.nodes(&NodeQuery::Name(name.to_owned())).unwrap();
+    let nodes = bed.pipeline.nodes(bed.now, &NodeQuery::Name(name.to_owned())).unwrap();
     nodes.into_iter().find(|node| node.link == link && node.name == name).unwrap()
 }
 
@@ -103,7 +103,7 @@ fn everybody_has_his_plan_in_both_directions_and_the_site_its_own() {
     assert!(ann.own_cap > 20 && ann.overflow > 100 && ann.cap_bps == Some(2_000_000));
     assert!(site.sent_bytes > ann.sent_bytes && site.own_cap < 10);
     assert_eq!(node(&bed, "p0", "unknown").sent_packets, 0);
-    assert!(bed.pipeline.nodes(&NodeQuery::Name("nobody".into())).is_err());
+    assert!(bed.pipeline.nodes(bed.now, &NodeQuery::Name("nobody".into())).is_err());
 }
 
 #[test]
@@ -263,7 +263,8 @@ fn on_a_bridge_sessions_come_before_vlans_and_those_before_stations_and_addresse
     bed.pass(Nanos::from_millis(1));
     let said = bed.snapshot().links[0].tree.as_ref().unwrap().last_unknown.clone().unwrap();
     assert_eq!(said, "10.0.1.9, session 77, VLAN 8.9, station 02:00:00:00:09:03");
-    let found = &bed.pipeline.nodes(&NodeQuery::Name("tom".to_owned())).unwrap()[0].found_by;
+    let found =
+        &bed.pipeline.nodes(bed.now, &NodeQuery::Name("tom".to_owned())).unwrap()[0].found_by;
     assert_eq!(found[..], ["PPPoE session 5@02:00:00:00:09:02"]);
 }
 
@@ -290,4 +291,53 @@ fn a_routed_frame_is_asked_for_its_station_before_it_is_made_anew() {
         bed.pass(Nanos::from_millis(1));
         assert_eq!(node(&bed, "p0", "unknown").sent_packets, 1);
     }
+}
+
+/// Host `from` of a port asks that of the other one, and the reply comes after some time; the link
+/// of `from` has the request on its way in.
+fn asks(bed: &mut Bed, from: usize, number: u16, after: Nanos) {
+    let to = 1 - from;
+    let ends = (v4(from, 2), v4(to, 2));
+    bed.inject(from, &echo((host_mac(from), router_mac(from)), ends, number, false));
+    let ms = Nanos::from_millis(1);
+    bed.pass(ms);
+    bed.pass(ms);
+    assert_eq!(bed.received(to).len(), 1);
+    bed.pass(after.saturating_sub(ms).saturating_sub(ms));
+    bed.inject(to, &echo((host_mac(to), router_mac(to)), (ends.1, ends.0), number, true));
+    bed.pass(ms);
+    bed.pass(ms);
+    assert_eq!(bed.received(from).len(), 1);
+}
+
+#[test]
+fn how_far_a_subscriber_is_away_is_told_of_each_side_and_stays_when_the_list_changes() {
+    let lists = Lists::new(LIST);
+    let mut bed = Bed::new(2, &lists.said());
+    let running = Bed::config(2, &lists.said());
+    let rtt = |bed: &Bed, link: &str, name: &str| {
+        let us = node(bed, link, name).rtt_us;
+        us.map(|us| (us as f64 / 1e3).round())
+    };
+    assert_eq!(rtt(&bed, "p1", "ann"), None);
+    for number in 0..4 {
+        asks(&mut bed, 0, number, Nanos::from_millis(20));
+        asks(&mut bed, 1, 100 + number, Nanos::from_millis(70));
+    }
+    // Down there he is, up whom he talks with.
+    assert_eq!((rtt(&bed, "p1", "ann"), rtt(&bed, "p0", "ann")), (Some(20.0), Some(70.0)));
+    assert_eq!((rtt(&bed, "p1", "bob"), rtt(&bed, "p1", "site")), (None, None));
+    // Somebody is put before her, and one of her name is somebody else.
+    lists.put("name,prefixes,down\nkim,10.0.99.0/24,1\nann,10.0.1.0/28,20\n");
+    let running = reload(&mut bed, &lists, &running);
+    assert_eq!(rtt(&bed, "p1", "ann"), Some(20.0));
+    asks(&mut bed, 0, 200, Nanos::from_millis(20));
+    assert_eq!((rtt(&bed, "p1", "ann"), rtt(&bed, "p1", "kim")), (Some(20.0), None));
+    lists.put("name,prefixes,down\nkim,10.0.99.0/24,1\nzoe,10.0.1.0/28,20\n");
+    reload(&mut bed, &lists, &running);
+    assert_eq!(rtt(&bed, "p1", "zoe"), None, "that was ann");
+    asks(&mut bed, 0, 300, Nanos::from_millis(20));
+    assert_eq!(rtt(&bed, "p1", "zoe"), Some(20.0));
+    bed.pass(Nanos::from_secs(62));
+    assert_eq!(rtt(&bed, "p1", "zoe"), None, "it was long ago");
 }

@@ -343,8 +343,9 @@ fn a_port_changes_between_packet_sockets_and_af_xdp() {
             io.name(),
             lab.forwarded_by_kernel() - kernel
         );
+        // Three: as where packet sockets are opened anew.
         assert!(
-            arrived <= sent && sent - arrived <= FLOW / 20,
+            arrived <= sent + 3 && sent.saturating_sub(arrived) <= FLOW / 20,
             "{io:?}: {sent} sent, {arrived} arrived"
         );
     }

@@ -135,6 +135,9 @@ struct Done {
     cycles: [f64; 3],
     judged: [f64; 3],
     refused: [f64; 3],
+    /// Seconds of overload that the audit of its core has judged, and those in which it accused
+    /// somebody.
+    audited: [u64; 2],
 }
 
 impl Done {
@@ -146,6 +149,7 @@ impl Done {
             let class = classes.iter().find(|class| class.name == name).unwrap();
             done.cycles[at] = class.cycles as f64;
             if let Some(fairdrop) = &worker.fairdrop {
+                done.audited = [fairdrop.cycles.windows, fairdrop.cycles.violations];
                 let class = fairdrop.classes.iter().find(|class| class.name == name).unwrap();
                 done.judged[at] = class.judged as f64;
                 done.refused[at] = class.refused_cpu as f64;
@@ -160,6 +164,7 @@ impl Done {
             cycles: less(self.cycles, before.cycles),
             judged: less(self.judged, before.judged),
             refused: less(self.refused, before.refused),
+            audited: std::array::from_fn(|at| self.audited[at] - before.audited[at]),
         }
     }
 
@@ -213,10 +218,11 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
         for done in &done {
             eprintln!(
                 "{test}, {IO}: heavy to light {:.3}, small flows {:.1} % refused, cycles {:.0?}, \
-                 {missing:?}",
+                 audited {:?}, {missing:?}",
                 done.heavy_to_light(sharing),
                 done.small_refused() * 100.0,
                 done.cycles,
+                done.audited,
             );
         }
         if done.iter().all(&holds) {
@@ -234,11 +240,13 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
     sender.join().unwrap();
 }
 
-/// Light and heavy have the same cycles within `tolerance`, and small flows lose nothing.
+/// Light and heavy have the same cycles within `tolerance`, small flows lose nothing, and the audit
+/// has judged it and accuses nobody.
 fn fair(sharing: Sharing, tolerance: f64) -> impl Fn(&Done) -> bool {
     move |done| {
         let off = (done.heavy_to_light(sharing) - 1.0).abs();
-        off <= tolerance && done.small_refused() < 0.01
+        let audited = done.audited[0] > 0 && done.audited[1] == 0;
+        off <= tolerance && done.small_refused() < 0.01 && audited
     }
 }
 

@@ -15,6 +15,7 @@ use evenkeel_core::Bytes;
 use evenkeel_core::measure::ClassCounters;
 use evenkeel_router::snapshot::{
     AdmissionSnapshot, ClassSnapshot, LinkSnapshot, NodeSnapshot, PortSnapshot, Snapshot,
+    TreeSnapshot,
 };
 use evenkeel_router::{Command, CommandError, NodeQuery, Reply};
 use evenkeel_serve::{Options, Server, Watched};
@@ -117,6 +118,7 @@ fn snapshot(second: u64) -> Snapshot {
         discipline: "pdrr".into(),
         rate_bps: Some(10_000_000),
         admission: Some(admission),
+        tree: Some(TreeSnapshot::default()),
         classes: vec![class],
         ..LinkSnapshot::default()
     };
@@ -153,6 +155,7 @@ fn people(from: usize, crowd: usize) -> Vec<NodeSnapshot> {
         capped: name == "north",
         down: true,
         cap_bps: (name == "ann").then_some(10_000_000),
+        rtt_us: (name == "ann").then_some(23_500),
         sent_bytes: if name == "ann" { more } else { 0 },
         backlog_packets,
         ..NodeSnapshot::default()

@@ -63,7 +63,7 @@ fn the_description_of_the_api_is_true() {
         !json(at, "/api/v1/routers/edge/windows")["windows"].as_array().unwrap().is_empty()
     });
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 12);
+    assert_eq!(paths.len(), 13);
     let read = paths.iter().filter(|(_, methods)| methods.get("get").is_some());
     for (path, _) in read.filter(|(path, _)| !path.ends_with("/events")) {
         let query = match path.rsplit_once('/').map_or("", |(_, name)| name) {

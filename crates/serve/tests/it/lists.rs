@@ -47,6 +47,36 @@ fn ten_thousand_subscribers_are_told_page_by_page_and_the_router_is_asked_once()
 }
 
 #[test]
+fn those_who_sent_most_are_metrics_with_their_names() {
+    let setup = Setup::new();
+    setup.target.crowd.store(500, Ordering::Relaxed);
+    let _router = setup.router();
+    let server = setup.serve();
+    let told = |path: &str| {
+        let (status, text) = get(server.address(), path);
+        assert_eq!(status, 200, "{path}: {text}");
+        text
+    };
+    json(server.address(), LIST);
+    let text = told("/metrics/subscribers?top=1");
+    let ann = "{router=\"edge\",link=\"lan\",subscriber=\"ann\",parent=\"north\"}";
+    let has = |line: &str| text.lines().any(|one| one.starts_with(line));
+    assert!(has(&format!("evenkeel_subscriber_bits_per_second{ann} ")), "{text}");
+    assert!(has(&format!("evenkeel_subscriber_cap_bits_per_second{ann} 10000000")), "{text}");
+    assert!(has(&format!("evenkeel_subscriber_rtt_seconds{ann} 0.0235")), "{text}");
+    assert!(!text.contains("carol") && text.ends_with("# EOF\n"), "{text}");
+    let series = |text: &str| text.lines().filter(|one| one.contains("_waiting_packets{")).count();
+    assert_eq!(series(&told("/metrics/subscribers")), 100);
+    assert_eq!(series(&told("/metrics/subscribers?top=5000")), 502);
+    assert_eq!(told("/metrics/subscribers?top=0"), "# EOF\n");
+    for wrong in ["top=-1", "top=x", "most=3"] {
+        assert_eq!(get(server.address(), &format!("/metrics/subscribers?{wrong}")).0, 400);
+    }
+    // The other metrics name nobody.
+    assert!(!told("/metrics").contains("ann"));
+}
+
+#[test]
 fn who_asks_while_a_list_is_read_waits_for_it() {
     let setup = Setup::new();
     let _router = setup.router();

@@ -11,8 +11,8 @@ mod meters;
 mod outcome;
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll,
-    ProcessingClass, Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, CyclesVerdict, FlowTableConfig,
+    Poll, ProcessingClass, Share, ShareId,
 };
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{Bytes, Cycles, Nanos};
@@ -328,6 +328,12 @@ impl PolledCore {
         }
         self.busy = spent;
         self.now += spent.max(1);
+    }
+
+    /// What the dropper's audit of the core's shares has found; `None`: there is no dropper.
+    #[must_use]
+    pub fn verdict(&self) -> Option<CyclesVerdict> {
+        self.dropper.as_ref().map(CpuFairDrop::verdict)
     }
 
     /// What became of each flow's packets so far.

@@ -468,3 +468,20 @@ fn the_whole_sweep() {
     let broken = judge(&cells);
     assert!(broken.is_empty(), "{}: {broken:#?}", broken.len());
 }
+
+#[test]
+fn the_audit_of_a_core_that_is_shared_accuses_nobody() {
+    let mut overloaded = 0;
+    for cell in cells(&[7_800, 130_000], &[5, 14], &[2, 20], &[1.1, 1.7]) {
+        // A third of them: they take turns in what they have of spacings and small flows.
+        if (cell.cost / 130 + cell.ratio + u64::from(cell.flows)) % 3 != cell.spacing as u64 {
+            continue;
+        }
+        let mut core = PolledCore::new(&cell.model(), 7).unwrap();
+        core.run_until(Nanos::from_millis(3_200));
+        let seen = core.verdict().expect("it has a dropper");
+        assert_eq!(seen.violations, 0, "{cell}: {seen:?}");
+        overloaded += seen.overloaded;
+    }
+    assert!(overloaded > 20, "{overloaded} windows were judged");
+}

@@ -61,10 +61,13 @@ impl<P: Packet> Tree<P> {
         let plan = Arc::clone(&self.config.plan);
         let free = PlanNode::default();
         let count = plan.nodes().len().max(former.nodes().len());
-        let of = |plan: &Plan, at: usize| plan.nodes().get(at).copied().unwrap_or(free);
+        // Whatever else is said of a free place, which nobody has checked, does not count.
+        let used = |node: &PlanNode| node.kind != Kind::Free;
+        let of =
+            |plan: &Plan, at: usize| plan.nodes().get(at).copied().filter(used).unwrap_or(free);
         let differs = |at: &usize| {
-            let used = of(&plan, *at).kind != Kind::Free;
-            of(&plan, *at) != of(former, *at) || used != self.hot[*at].is(USED)
+            let is = of(&plan, *at);
+            is != of(former, *at) || used(&is) != self.hot[*at].is(USED)
         };
         let different: Vec<usize> = (0..count).filter(differs).collect();
         let mut moved = Vec::new();
@@ -213,9 +216,10 @@ impl<P: Packet> Tree<P> {
         self.measure_rooms();
     }
 
-    /// What may wait of each subscriber.
+    /// What may wait of each subscriber, and whether the rate has room for what is guaranteed.
     pub(super) fn measure_rooms(&mut self) {
         let plan = Arc::clone(&self.config.plan);
+        self.assures_all = !self.assures || plan.guarantees_fit(self.rate);
         let nodes = plan.nodes();
         for (at, node) in nodes.iter().enumerate() {
             if node.kind != Kind::Leaf {

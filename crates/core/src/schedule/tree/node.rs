@@ -156,6 +156,8 @@ pub(super) struct Cold {
     default_weight: u32,
     /// Children that may go.
     pub(super) ready: u32,
+    /// How often nothing more of it could go; wraps.
+    pub(super) pauses: u32,
     /// What waits, of a subscriber.
     pub(super) bytes: u32,
     pub(super) packets: u32,
@@ -290,6 +292,7 @@ impl Cold {
         scale: 0,
         default_weight: WEIGHT_UNIT,
         ready: 0,
+        pauses: 0,
         bytes: 0,
         packets: 0,
         busy: 0,
@@ -318,6 +321,16 @@ impl Cold {
 
     pub(super) fn set_packets_time(&mut self, time: Nanos) {
         self.packets_time = u32::try_from(time.0).unwrap_or(u32::MAX);
+    }
+
+    /// The weight of a child, in thousandths.
+    pub(super) fn weight(&self, child: &PlanNode) -> u32 {
+        child.stated_weight().unwrap_or(self.default_weight)
+    }
+
+    /// What a child gets in a round, as its plan has it.
+    pub(super) fn quantum_of(&self, child: &PlanNode) -> i32 {
+        self.quantum(self.weight(child))
     }
 
     /// What a child gets in a round.

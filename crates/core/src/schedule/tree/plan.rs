@@ -94,6 +94,8 @@ pub enum PlanError {
     Range,
     /// There are [`MOST_NODES`] already.
     Full,
+    /// Whom no line names is to be a subscriber: what belongs to nobody would wait for ever.
+    Unknown,
 }
 
 impl Plan {
@@ -123,6 +125,9 @@ impl Plan {
     /// # Errors
     /// See [`PlanError`].
     pub fn check(&self) -> Result<(), (u32, PlanError)> {
+        if self.nodes[UNKNOWN as usize].kind != Kind::Leaf {
+            return Err((UNKNOWN, PlanError::Unknown));
+        }
         let rate = |rate: BitRate| CAP_RANGE.contains(&rate.0);
         for (at, node) in (0u32..).zip(&self.nodes).skip(1) {
             if node.kind == Kind::Free {
@@ -143,10 +148,35 @@ impl Plan {
                 if levels > MOST_LEVELS {
                     return Err((at, PlanError::Levels));
                 }
-                up = self.nodes[up as usize].parent;
+                // A node further up may hang on nothing, which its own turn would tell.
+                let Some(node) = self.nodes.get(up as usize) else {
+                    return Err((at, PlanError::Parent));
+                };
+                up = node.parent;
             }
         }
         Ok(())
+    }
+
+    /// Whether all that is guaranteed fits at once into the caps above it, and into `rate`. What
+    /// is guaranteed to a node and to those below it counts twice.
+    pub(super) fn guarantees_fit(&self, rate: Option<BitRate>) -> bool {
+        let mut sums = alloc::vec![0u64; self.nodes.len()];
+        let assured = |node: &&PlanNode| node.kind != Kind::Free && node.guarantee.0 > 0;
+        for node in self.nodes.iter().skip(1).filter(assured) {
+            let mut up = node.parent as usize;
+            loop {
+                sums[up] = sums[up].saturating_add(node.guarantee.0);
+                if up == LINK as usize {
+                    break;
+                }
+                up = self.nodes[up].parent as usize;
+            }
+        }
+        let fits = |(sum, most): (&u64, Option<BitRate>)| most.is_none_or(|most| *sum <= most.0);
+        let caps = self.nodes.iter().enumerate();
+        let caps = caps.map(|(at, node)| if at == LINK as usize { rate } else { node.cap });
+        sums.iter().zip(caps).all(fits)
     }
 
     /// By place, what the children come to.

@@ -230,11 +230,17 @@ impl<P: Packet> Tree<P> {
         *own_cap = own_cap.wrapping_add(1);
     }
 
+    fn pause(&mut self, node: u32) {
+        self.hot[node as usize].set(READY, false);
+        let pauses = &mut self.cold[node as usize].pauses;
+        *pauses = pauses.wrapping_add(1);
+    }
+
     /// Nothing of a node can go any more, although it was not its turn: it stays in the lists until
     /// it is found there.
     pub(super) fn fade(&mut self, mut node: u32) {
         while node != LINK && self.hot[node as usize].is(READY) {
-            self.hot[node as usize].set(READY, false);
+            self.pause(node);
             node = self.hot[node as usize].parent();
             let ready = &mut self.cold[node as usize].ready;
             *ready -= 1;
@@ -262,7 +268,7 @@ impl<P: Packet> Tree<P> {
             let at = hot.may_go_at();
             let stays = some > 0 && at <= now;
             if !stays {
-                hot.set(READY, false);
+                self.pause(node);
                 self.cold[parent as usize].ready -= 1;
             }
             if assured {

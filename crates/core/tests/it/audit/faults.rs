@@ -1,29 +1,38 @@
 //! Disciplines that are broken on purpose.
 
-use evenkeel_core::schedule::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
+use evenkeel_core::schedule::{Backlog, DropSink, Meters, NodeAccount, Scheduler, Treated, Wake};
 use evenkeel_core::settings::{Change, SettingError};
-use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
+use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet};
 
 use crate::common::TestPacket;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// This class is served only when no other waits.
     Starves(u16),
     /// After so many packets it gives nothing for a while, although some wait.
     Sleeps { every: u64, calls: u64 },
     /// One packet of so many is forgotten.
     Loses(u64),
+    /// Asked for the time of this number it gives nothing, although some wait.
+    Idles(u64),
+    /// Of two that wait it gives the second first.
+    Swaps,
     /// One packet more of the class in each round of so many.
     Favours { class: u16, every: u64 },
+    /// Nodes of a tree are sent so many percent of the cap that they were told.
+    LiftsCaps(u64),
+    /// A node has so many percent of the weight that it was told.
+    Weighs { place: u32, percent: u64 },
     /// So many packets of the flow besides, of each that it sends.
     FavoursFlow { port: u16, every: u64 },
 }
 
 /// A discipline with a fault.
-pub(super) struct Broken<S> {
-    inner: S,
+#[derive(Clone, Debug)]
+pub(crate) struct Broken<S> {
+    pub(crate) inner: S,
     fault: Fault,
     aside: std::collections::VecDeque<TestPacket>,
     calls: u64,
@@ -31,7 +40,7 @@ pub(super) struct Broken<S> {
 }
 
 impl<S> Broken<S> {
-    pub(super) fn new(inner: S, fault: Fault) -> Self {
+    pub(crate) fn new(inner: S, fault: Fault) -> Self {
         Self { inner, fault, aside: Default::default(), calls: 0, lost: 0 }
     }
 
@@ -80,6 +89,12 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Broken<S> {
                     .or_else(|| self.inner.dequeue(now, dropped))
                     .or_else(|| self.aside.pop_front())
             }
+            Fault::Idles(time) if self.calls == time => None,
+            Fault::Swaps if !self.aside.is_empty() => self.aside.pop_front(),
+            Fault::Swaps if self.inner.backlog().packets > 1 => {
+                self.aside.extend(self.inner.dequeue(now, dropped));
+                self.inner.dequeue(now, dropped)
+            }
             Fault::Sleeps { every, calls } if self.calls % every < calls => None,
             Fault::Loses(every) if self.calls.is_multiple_of(every) => {
                 self.lost += u64::from(self.inner.dequeue(now, dropped).is_some());
@@ -119,6 +134,22 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Broken<S> {
     }
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
         self.inner.flow_backlog(flow, hash)
+    }
+    fn node_account(&self, place: u32) -> Option<NodeAccount> {
+        let mut node = self.inner.node_account(place)?;
+        match self.fault {
+            Fault::LiftsCaps(percent) => {
+                node.cap = node.cap.map(|cap| BitRate(cap.0 * 100 / percent));
+            }
+            Fault::Weighs { place: other, percent } if place == other => {
+                node.weight = node.weight.map(|weight| weight * 100.0 / percent as f64);
+            }
+            _ => {}
+        }
+        Some(node)
+    }
+    fn node_places(&self) -> u32 {
+        self.inner.node_places()
     }
     fn name(&self) -> &'static str {
         "broken"

@@ -1,8 +1,9 @@
 //! The audit of a link: quiet where a link delivers what it was told, and told with its cause where
 //! it does not.
 
-mod faults;
+pub(crate) mod faults;
 mod mutants;
+mod nodes;
 mod random;
 
 use evenkeel_core::audit::{Told, Verdict};
@@ -15,7 +16,7 @@ use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler, Weight};
 use crate::common::{TestPacket, flow};
 
 /// What comes of one class.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Source {
     class: u16,
     flow: u8,

@@ -132,14 +132,19 @@ fn a_worker_that_comes_too_late() {
     let told = wfq(&[100; 3], 200);
     let mut link = link(core, build(&told), core, &told);
     let mut last = Nanos::ZERO;
-    // Each 100 ms it stands still for 20, and does not catch up.
+    // Each 100 ms it stands still for 20, and does not catch up. What came meanwhile it looks at
+    // in the order of its time.
+    let mut pauses = 0;
     let seen = run(&mut link, &busy(), Nanos::ZERO, SECOND, |link, now| {
         if now - last > Nanos(SECOND.0 / 10) {
             link.hold(now + Nanos(SECOND.0 / 50));
-            last = now;
+            (last, pauses) = (now, pauses + 1);
         }
     });
     found(&seen, Breach::UnderRate, Cause::WorkerLate);
+    // One for each, and nothing that is put down to anything else.
+    assert_eq!(seen.violations(), pauses, "{seen:?}");
+    assert_eq!(seen.causes[Cause::WorkerLate.index()], pauses, "{seen:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{Source, disciplines, honest, run, wfq};
 use crate::closed_loop::Random;
 
 /// Something of the list.
-fn one_of<T: Copy>(random: &mut Random, list: &[T]) -> T {
+pub(super) fn one_of<T: Copy>(random: &mut Random, list: &[T]) -> T {
     list[random.next() as usize % list.len()]
 }
 

@@ -73,6 +73,10 @@ impl Packet for TestPacket {
     fn arrival(&self) -> Nanos {
         self.arrival
     }
+    /// In a tree classes are subscribers.
+    fn subscriber(&self) -> u32 {
+        self.class.0.into()
+    }
 }
 
 /// A packet with a subscriber.
@@ -353,6 +357,7 @@ pub enum Outcome {
 }
 
 /// A discipline, its clock, and a copy of what its queues must hold.
+#[derive(Clone)]
 pub struct Harness<S> {
     pub scheduler: S,
     pub now: Nanos,

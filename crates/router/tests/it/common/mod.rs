@@ -84,6 +84,23 @@ pub fn udp(macs: (MacAddr, MacAddr), source: IpAddr, destination: IpAddr, udp: U
     frame
 }
 
+/// An echo request, or the reply to one.
+pub fn echo(
+    macs: (MacAddr, MacAddr),
+    (source, destination): (IpAddr, IpAddr),
+    number: u16,
+    is_reply: bool,
+) -> Vec<u8> {
+    let mut frame = udp(macs, source, destination, Udp { payload: 56, ..Udp::default() });
+    frame[23] = 1;
+    frame[24..26].fill(0);
+    let sum = checksum::sum(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[34..42].copy_from_slice(&[if is_reply { 0 } else { 8 }, 0, 0, 0, 0, 7, 0, 0]);
+    frame[40..42].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
 /// The headers of a frame that must be an IP packet.
 pub fn headers(frame: &[u8]) -> Headers {
     match parse(frame) {

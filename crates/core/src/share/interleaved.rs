@@ -1,0 +1,122 @@
+//! The shared link over all orders in which two workers can come, and all that the memory model
+//! lets them see: `loom` tries them, with up to three places at which one worker overtakes the
+//! other. Built with `--cfg loom` alone.
+
+use alloc::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread;
+
+use super::*;
+
+/// A window at this rate lasts as long as eight long packets.
+const RATE: BitRate = BitRate(1_000_000_000);
+const WORKERS: usize = 2;
+
+fn link() -> SharedLink {
+    let link = SharedLink::new(WORKERS, 2, Nanos::ZERO);
+    link.set_rate(Some(RATE));
+    link
+}
+
+/// When window `number` is opened, by whoever comes first.
+fn opens(number: u64) -> Nanos {
+    Nanos(number * SharedLink::window_at(RATE).0)
+}
+
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+/// What a worker holds after it has read a table: the window, its end, and what it was granted.
+fn held(part: &Part) -> (u64, Nanos, u64) {
+    let granted = (0..part.sent.len())
+        .map(|class| part.sent[class].wrapping_add(part.credit[class] as u64))
+        .sum();
+    (part.seen, part.until, granted)
+}
+
+/// What the link can send until window `number` is opened, in units.
+fn sendable(number: u64) -> u128 {
+    u128::from(RATE.0) * u128::from(opens(number).0) * UNIT / BYTE
+}
+
+/// As [`SharedLink::renew`] reads, without the second look at which table is the current one.
+fn reads_once(link: &SharedLink, part: &mut Part) {
+    let current = link.current.load(Ordering::Acquire);
+    let table = link.table(current);
+    let row = part.worker * link.classes;
+    for class in 0..link.classes {
+        part.credit[class] = table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
+    }
+    part.until = Nanos(table.head.get(OPENED).saturating_add(table.head.get(WINDOW)));
+    part.seen = current >> 8;
+}
+
+/// One worker opens windows, in its two tables by turns, while another reads: whatever that one
+/// sees is of one window.
+fn one_opens_while_another(reads: fn(&SharedLink, &mut Part)) {
+    model(move || {
+        let link = Arc::new(link());
+        let mut first = link.part(0);
+        first.came(&link, 0, 100_000);
+        link.open(&mut first, opens(1));
+        let opener = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || {
+                (2..=3).for_each(|number| link.open(&mut first, opens(number)));
+            })
+        };
+        let mut part = link.part(1);
+        reads(&link, &mut part);
+        let (seen, until, granted) = held(&part);
+        assert_eq!(until, opens(seen + 1), "a table of two windows");
+        assert!(u128::from(granted) <= sendable(seen), "{granted} by window {seen}");
+        opener.join().unwrap();
+    });
+}
+
+#[test]
+fn a_table_is_read_whole_whoever_writes() {
+    one_opens_while_another(|link, part| link.renew(part, opens(1)));
+}
+
+#[test]
+#[should_panic(expected = "a table of two windows")]
+fn who_does_not_look_twice_is_found() {
+    one_opens_while_another(reads_once);
+}
+
+/// Both find a window over at once, and send what they are granted.
+#[test]
+fn a_window_that_two_open_is_granted_once() {
+    model(|| {
+        let link = Arc::new(link());
+        let works = |link: &SharedLink, worker: usize| {
+            let mut part = link.part(worker);
+            part.came(link, worker, 40_000);
+            part.at(link, opens(1));
+            let held = held(&part);
+            while part.is_granted(worker) {
+                part.sent(link, worker, 1_538);
+            }
+            held
+        };
+        let other = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || works(&link, 1))
+        };
+        let mine = works(&link, 0);
+        let theirs = other.join().unwrap();
+        assert_eq!((mine.0, theirs.0), (1, 1), "nobody opens it a second time");
+        let granted = u128::from(mine.2) + u128::from(theirs.2);
+        assert!(granted <= sendable(1), "{granted} of {}", sendable(1));
+        for (worker, held) in [mine, theirs].into_iter().enumerate() {
+            let sent = link.cells[worker].0.get(2 * worker + 1);
+            assert!(sent <= held.2 + (1_538 << 16), "{sent} of {}", held.2);
+        }
+    });
+}
