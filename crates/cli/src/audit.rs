@@ -4,19 +4,22 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use evenkeel_control::Client;
 use evenkeel_control::certificate::{
-    Certificate, CertificateError, Payload, Period, generate, hex, public_key, read_key,
+    Certificate, CertificateError, Payload, Period, SubscriberRecord, generate, hex, public_key,
+    read_key,
 };
+use evenkeel_control::look::between;
 use evenkeel_core::BitRate;
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
-use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{
-    AuditSnapshot, CyclesSnapshot, LagSnapshot, LinkSnapshot, ViolationSnapshot,
+    AuditSnapshot, ClusterAuditSnapshot, CyclesSnapshot, LagSnapshot, LinkSnapshot, NodeSnapshot,
+    ViolationSnapshot,
 };
+use evenkeel_router::{NodeQuery, Snapshot};
 use serde_json::json;
 
 use crate::args::{AuditArgs, AuditCommand};
@@ -41,8 +44,8 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
             let public = hex(generate(file)?.as_bytes());
             print(&format!("{public}\n"))
         }
-        Some(AuditCommand::Certify { socket, period, key, out }) => {
-            certify(socket, *period, key, out)
+        Some(AuditCommand::Certify { socket, period, subscribers, key, out }) => {
+            certify(socket, *period, subscribers, key, out)
         }
         Some(AuditCommand::Verify { file, key, json }) => {
             let certificate: Certificate = serde_json::from_str(&read(file)?).map_err(|error| {
@@ -54,16 +57,25 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
     }
 }
 
-fn certify(socket: &Path, period: Duration, key: &Path, out: &Path) -> Outcome {
+fn certify(
+    socket: &Path,
+    period: Duration,
+    subscribers: &[String],
+    key: &Path,
+    out: &Path,
+) -> Outcome {
     let key = read_key(key)?;
     let mut client = Client::connect(socket)?;
     let before = client.running()?.text;
     let from = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let earlier = client.show()?;
+    let people = nodes(&mut client, subscribers)?;
+    let begin = Instant::now();
     thread::sleep(period);
     let later = client.show()?;
+    let (people_later, over) = (nodes(&mut client, subscribers)?, begin.elapsed());
     let after = client.running()?.text;
-    let payload = Period {
+    let mut payload = Period {
         earlier: &earlier,
         later: &later,
         before: &before,
@@ -71,15 +83,35 @@ fn certify(socket: &Path, period: Duration, key: &Path, out: &Path) -> Outcome {
         from_unix_s: from.as_secs_f64(),
     }
     .payload(&key)?;
+    payload.subscribers = SubscriberRecord::of(&people, &between(&people, people_later, over));
     let text = format!("{:#}\n", json!(Certificate::new(&payload, &key)));
     fs::write(out, text).map_err(|error| Failure::input(format!("{}: {error}", out.display())))?;
     print(&certified(&payload))
 }
 
+/// The subscribers of these names, on all links.
+fn nodes(client: &mut Client, names: &[String]) -> Result<Vec<NodeSnapshot>, Failure> {
+    let mut found = Vec::new();
+    for name in names {
+        let nodes = client.nodes(NodeQuery::Name(name.clone()))?;
+        if !nodes.iter().any(|node| node.subscriber) {
+            return Err(Failure::input(format!("{name} is a node that others are behind")));
+        }
+        found.extend(nodes);
+    }
+    Ok(found)
+}
+
 fn json(snapshot: &Snapshot) -> serde_json::Value {
     let links = snapshot.links.iter().map(|link| json!({ "link": link.port, "audit": link.audit }));
     let cycles = snapshot.fairdrop.as_ref().map(|fairdrop| &fairdrop.cycles);
-    json!({ "router": snapshot.router, "links": links.collect::<Vec<_>>(), "cycles": cycles })
+    let cluster = snapshot.cluster.as_ref().map(|cluster| &cluster.audit);
+    json!({
+        "router": snapshot.router,
+        "links": links.collect::<Vec<_>>(),
+        "cycles": cycles,
+        "cluster": cluster,
+    })
 }
 
 /// All links, for people.
@@ -92,7 +124,23 @@ fn report(snapshot: &Snapshot) -> String {
     if let Some(fairdrop) = snapshot.fairdrop.as_ref().filter(|fairdrop| fairdrop.on) {
         text += &of_core(&fairdrop.cycles);
     }
-    text
+    text + &snapshot.cluster.as_ref().map(|it| of_cluster(&it.audit)).unwrap_or_default()
+}
+
+/// The cluster that the router is a forwarder of.
+fn of_cluster(audit: &ClusterAuditSnapshot) -> String {
+    let windows = format!(
+        "{} windows judged, {} not, as not everything was known",
+        audit.windows, audit.blind
+    );
+    match audit.violations {
+        0 => format!(
+            "cluster: every class had its share of every link; {windows}; the furthest was behind \
+             by {:.0} % of its bound\n",
+            audit.worst_ppm as f64 / 1e4
+        ),
+        broken => format!("cluster: {broken} violations; {windows}\n  {}\n", audit.words()),
+    }
 }
 
 /// The cores that FairDrop shares.
@@ -160,6 +208,10 @@ fn of_link(link: &LinkSnapshot, now_ns: u64) -> String {
     if audit.flows.bound_bytes > 0 {
         let compared = format!("{} compared", audit.flows_compared);
         table.row(row("flows alike".into(), sampled(audit.one_flow_of), compared, &audit.flows));
+    }
+    if audit.priority.bound_bytes > 0 {
+        let none = String::new;
+        table.row(row("priority goes first".into(), none(), none(), &audit.priority));
     }
     if audit.caps.bound_bytes > 0 {
         let told = format!("{} nodes now", audit.nodes_watched);
@@ -243,7 +295,41 @@ fn certified(payload: &Payload) -> String {
         }
     }
     text += &table.render();
-    text + &payload.cycles.as_ref().map(of_core).unwrap_or_default()
+    if !payload.subscribers.is_empty() {
+        text += &of_subscribers(&payload.subscribers);
+    }
+    text += &payload.cycles.as_ref().map(of_core).unwrap_or_default();
+    text + &payload.cluster.as_ref().map(of_cluster).unwrap_or_default()
+}
+
+fn of_subscribers(records: &[SubscriberRecord]) -> String {
+    let mut table = Table::new([
+        "subscriber",
+        "link",
+        "told",
+        "guaranteed",
+        "delivered",
+        "dropped",
+        "99 of 100 waited",
+    ]);
+    for record in records {
+        let rate = |bps: u64| rate_text(BitRate(bps));
+        let mut told = record.told_bps.map_or_else(|| "no cap".to_owned(), rate);
+        if record.changed {
+            told += ", changed";
+        }
+        table.row([
+            record.subscriber.clone(),
+            record.link.clone(),
+            told,
+            rate(record.guaranteed_bps),
+            format!("{:.3} Mbit/s", record.delivered_bps as f64 / 1e6),
+            (record.overflow + record.standing).to_string(),
+            record.wait_us[1]
+                .map_or_else(String::new, |us| format!("<= {:.1} ms", us as f64 / 1e3)),
+        ]);
+    }
+    table.render()
 }
 
 /// One line of a link in `ctl show`.

@@ -11,6 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`types`] | [`Forwarder`]: what an engine asks of the machine around it; records, grants, events |
+//! | [`audit`] | whether windows keep the shares that the cluster was told |
 //! | [`balancer`] | which forwarder gets a flow |
 //! | [`config`] | what all nodes must agree upon |
 //! | [`engine`] | the cycle of one node: frames and timers in; broadcasts, grants, next timer out |
@@ -28,6 +29,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod balancer;
 mod clocks;
 pub mod config;

@@ -17,11 +17,14 @@ use std::path::{Path, PathBuf};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{
-    AuditSnapshot, CyclesSnapshot, Drops, LagSnapshot, LinkSnapshot, ViolationSnapshot,
+    AuditSnapshot, ClusterAuditSnapshot, CyclesSnapshot, Drops, LagSnapshot, LinkSnapshot,
+    NodeSnapshot, ViolationSnapshot,
 };
 use evenkeel_router::window::between;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use crate::look::Seen;
 
 /// The format, and what separates these signatures from all others that the key may make.
 pub const FORMAT: &str = "evenkeel-certificate-1";
@@ -98,6 +101,12 @@ pub struct Payload {
     /// Of the cores, where FairDrop shares them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CyclesSnapshot>,
+    /// Of the subscribers that were asked for, on each link of their tree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscribers: Vec<SubscriberRecord>,
+    /// Of the cluster, at this forwarder of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterAuditSnapshot>,
 }
 
 /// One link in the period.
@@ -133,6 +142,14 @@ pub struct LinkRecord {
     /// See there.
     #[serde(default)]
     pub sibling_lag_bytes: Option<[u64; 2]>,
+    /// Of a discipline of flows, the same of how much flows that always wait differ, of those
+    /// sampled, and of how far packets with priority are behind going first; `None`: no promise.
+    #[serde(default)]
+    pub flow_lag_bytes: Option<[u64; 2]>,
+    /// See there. Divided by the rate it bounds what a packet with priority waits besides those of
+    /// its kind before it.
+    #[serde(default)]
+    pub priority_lag_bytes: Option<[u64; 2]>,
     /// Of each class.
     pub classes: Vec<ClassRecord>,
 }
@@ -157,6 +174,64 @@ pub struct ClassRecord {
     /// The furthest that it was behind its share since the start of the router, bytes, and the
     /// bound with what the audit cannot tell; `None`: none is promised.
     pub lag_bytes: Option<[u64; 2]>,
+}
+
+/// One subscriber on one link in the period.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SubscriberRecord {
+    /// The name in the list.
+    pub subscriber: String,
+    /// The link.
+    pub link: String,
+    /// The link leads towards the subscriber.
+    pub down: bool,
+    /// The cap at the end of the period, bit/s on the wire; `None`: that of what it is behind.
+    pub told_bps: Option<u64>,
+    /// What was guaranteed then, bit/s.
+    pub guaranteed_bps: u64,
+    /// Whether cap or guarantee were others at the beginning.
+    pub changed: bool,
+    /// What was sent, bit/s on the wire.
+    pub delivered_bps: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets dropped because there was no room for them.
+    pub overflow: u64,
+    /// Packets dropped because their queue stood.
+    pub standing: u64,
+    /// What half of the packets waited at most, and 99 of 100, us, by a histogram whose steps
+    /// double; `None`: nothing was sent, or more than it tells apart.
+    pub wait_us: [Option<u64>; 2],
+    /// How often it had to wait for its own cap.
+    pub own_cap: u64,
+}
+
+impl SubscriberRecord {
+    /// Of the nodes of one name at the beginning, and what they did until the end.
+    #[must_use]
+    pub fn of(was: &[NodeSnapshot], seen: &[Seen]) -> Vec<Self> {
+        let record = |seen: &Seen| {
+            let Seen { now, since, .. } = seen;
+            let before = was.iter().find(|was| was.link == now.link && was.tree == now.tree);
+            let told = |node: &NodeSnapshot| (node.cap_bps, node.guarantee_bps);
+            let wait = |hundredths| seen.delay(hundredths).flatten().map(|wait| wait.0 / 1_000);
+            Self {
+                subscriber: now.name.clone(),
+                link: now.link.clone(),
+                down: now.down,
+                told_bps: now.cap_bps,
+                guaranteed_bps: now.guarantee_bps,
+                changed: before.is_none_or(|before| told(before) != told(now)),
+                delivered_bps: seen.rate().0,
+                sent_packets: since.sent_packets,
+                overflow: since.overflow,
+                standing: since.standing,
+                wait_us: [wait(50), wait(99)],
+                own_cap: since.own_cap,
+            }
+        };
+        seen.iter().filter(|seen| seen.now.subscriber).map(record).collect()
+    }
 }
 
 /// The file.
@@ -204,7 +279,8 @@ impl Period<'_> {
             window.counted.links.iter().map(|link| LinkRecord::new(link, seconds)).collect();
         let shared = window.counted.fairdrop.as_ref().filter(|fairdrop| fairdrop.on);
         let cycles = shared.map(|fairdrop| fairdrop.cycles.clone());
-        if !links.iter().any(|link| link.audited) && cycles.is_none() {
+        let cluster = window.counted.cluster.as_ref().map(|cluster| cluster.audit.clone());
+        if !links.iter().any(|link| link.audited) && cycles.is_none() && cluster.is_none() {
             return Err(CertificateError::Unaudited);
         }
         Ok(Payload {
@@ -217,9 +293,12 @@ impl Period<'_> {
             configuration_sha256: hex(&Sha256::digest(self.after)),
             configuration_changed: self.before != self.after,
             kept: links.iter().all(|link| link.violations == 0)
-                && cycles.as_ref().is_none_or(|cycles| cycles.violations == 0),
+                && cycles.as_ref().is_none_or(|cycles| cycles.violations == 0)
+                && cluster.as_ref().is_none_or(|cluster| cluster.violations == 0),
             links,
             cycles,
+            subscribers: Vec::new(),
+            cluster,
         })
     }
 }
@@ -270,6 +349,8 @@ impl LinkRecord {
             rate_lag_bytes: worst(&audit.rate),
             cap_excess_bytes: judged(&audit.caps),
             sibling_lag_bytes: judged(&audit.siblings),
+            flow_lag_bytes: judged(&audit.flows),
+            priority_lag_bytes: judged(&audit.priority),
             classes: classes.collect(),
         }
     }

@@ -106,7 +106,8 @@ pub fn look(client: &mut Client, query: &NodeQuery) -> Result<Vec<Seen>, ClientE
 }
 
 /// What they did between two looks; who was not there at the first is left out.
-fn between(before: &[NodeSnapshot], after: Vec<NodeSnapshot>, over: Duration) -> Vec<Seen> {
+#[must_use]
+pub fn between(before: &[NodeSnapshot], after: Vec<NodeSnapshot>, over: Duration) -> Vec<Seen> {
     let known: HashMap<_, _> =
         before.iter().map(|node| ((node.link.as_str(), node.name.as_str()), node)).collect();
     let seen = after.into_iter().filter_map(|now| {

@@ -3,7 +3,7 @@
 use evenkeel_core::Bytes;
 use evenkeel_core::measure::ClassCounters;
 
-use crate::run::{CallsSample, Delays, Run, Sample, StepMark};
+use crate::run::{AuditRow, CallsSample, Delays, Run, Sample, StepMark};
 
 /// `count` packets, all with the same delay.
 pub(crate) fn delays(count: u64, each_us: u64) -> Delays {
@@ -30,6 +30,16 @@ pub(crate) fn two_steps() -> Run {
                 changes: vec!["x_delay class3 10us".to_owned()],
             },
         ],
+        audits: vec![AuditRow {
+            router: "r1".to_owned(),
+            of: "sink".to_owned(),
+            judged: 8.0,
+            unit: "s".to_owned(),
+            violations: 3,
+            by_cause: vec![("ring".to_owned(), 3)],
+            nearest: Some(("class class3".to_owned(), 1.3)),
+            last: Some("class3 was behind: a smaller ring".to_owned()),
+        }],
         ..Run::default()
     };
     for second in 1..=8 {

@@ -39,8 +39,8 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, FlowRow,
-    Parameter, Run, Sample, StepMark, SubscriberRow, Topology, WireTotals,
+    AdmissionSample, AuditRow, CallsSample, ControlSample, CoreSample, CycleSample, Delays,
+    FlowRow, Parameter, Run, Sample, StepMark, SubscriberRow, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 pub use subscribers::{Neighbourhood, neighbourhoods};

@@ -40,6 +40,9 @@ pub struct Run {
     /// from the start to the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wires: Vec<WireTotals>,
+    /// What the routers' audits found in the whole run, one row for each link, core or cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audits: Vec<AuditRow>,
     /// One row per flow, in order of their beginning; empty where they were not followed. In files
     /// of their own, not in the saved result.
     #[serde(skip)]
@@ -128,6 +131,27 @@ pub struct WireTotals {
     pub overflowed: u64,
     /// Packets that took no delay and so overtook others (among `arrived` and `held`).
     pub overtaking: u64,
+}
+
+/// What a router was told to deliver, held against what it delivered while it ran.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct AuditRow {
+    /// The router.
+    pub router: String,
+    /// What was audited: a link by its port's name, `core`, `cluster`.
+    pub of: String,
+    /// How much was judged: seconds of a link, seconds of overload of a core, windows of a cluster.
+    pub judged: f64,
+    /// `s` or `windows`.
+    pub unit: String,
+    /// Promises broken.
+    pub violations: u64,
+    /// The same by the cause.
+    pub by_cause: Vec<(String, u64)>,
+    /// The promise that came nearest to its bound, and how much of that it used, as a part of one.
+    pub nearest: Option<(String, f64)>,
+    /// The last violation in words.
+    pub last: Option<String>,
 }
 
 /// A flow from its beginning to its end: a TCP connection, or what a source sends by UDP.

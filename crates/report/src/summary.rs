@@ -48,6 +48,7 @@ fn run(run: &Run) -> Value {
         "notes": run.notes,
         "warnings": run.warnings,
         "wires": run.wires,
+        "audits": run.audits,
         "flows": flow_stats(run).iter().map(FlowStats::json).collect::<Vec<_>>(),
         "subscribers": subscribers::summary(run),
         "parameters": run.parameters.iter()
@@ -119,5 +120,6 @@ mod tests {
         assert_eq!(step["classes"][1]["end_to_end_delay"], Value::Null);
         assert_eq!(step["links"][0]["calls_many"], 0.7);
         assert_eq!(value["passed"], true);
+        assert_eq!(value["runs"][0]["audits"][0]["by_cause"], json!([["ring", 3]]));
     }
 }

@@ -25,7 +25,8 @@ pub use audit::{
     ViolationSnapshot,
 };
 pub use cluster::{
-    BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
+    BalancerSnapshot, ClusterAuditSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot,
+    ClusterSnapshot, ClusterViolationSnapshot, ForwarderSnapshot,
 };
 pub use link::{ClassControl, ClassSnapshot, FollowSnapshot, FollowStep, LinkSnapshot};
 pub use nodes::{BranchSnapshot, NodeSnapshot, TreeSnapshot};

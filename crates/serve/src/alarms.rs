@@ -265,17 +265,8 @@ pub(crate) fn signs(
             bad(Kind::KernelLoss, name, text);
         }
     }
-    for link in &window.links {
-        let audit = link.audit.as_ref().filter(|audit| audit.violations > 0);
-        if let Some(last) = audit.and_then(|audit| audit.last.as_ref()) {
-            let text = format!("link {}: {}", link.port, last.words());
-            bad(Kind::PromiseBroken, &link.port, text);
-        }
-    }
-    let cycles = window.fairdrop.as_ref().map(|fairdrop| &fairdrop.cycles);
-    if let Some(cycles) = cycles.filter(|cycles| cycles.violations > 0) {
-        let text = cycles.last.as_ref().map_or_else(String::new, |last| last.words());
-        bad(Kind::PromiseBroken, "", format!("cycles: {text}"));
+    for (what, text) in broken_promises(window) {
+        bad(Kind::PromiseBroken, what, text);
     }
     for text in full_tables(window) {
         bad(Kind::TableFull, "", text);
@@ -401,6 +392,24 @@ fn beside(window: &Snapshot, rates: &RouterRates) -> Option<String> {
              are no ports {elsewhere:.0}, forwarded by the kernel {by_kernel:.0})"
         )
     })
+}
+
+/// What the audits found broken: the link, and the sentence.
+fn broken_promises(window: &Snapshot) -> Vec<(&str, String)> {
+    let links = window.links.iter().filter_map(|link| {
+        let audit = link.audit.as_ref().filter(|audit| audit.violations > 0)?;
+        let last = audit.last.as_ref()?;
+        Some((link.port.as_str(), format!("link {}: {}", link.port, last.words())))
+    });
+    let cycles = window.fairdrop.as_ref().map(|fairdrop| &fairdrop.cycles);
+    let cycles = cycles.filter(|cycles| cycles.violations > 0).map(|cycles| {
+        let text = cycles.last.as_ref().map_or_else(String::new, |last| last.words());
+        ("", format!("cycles: {text}"))
+    });
+    let cluster = window.cluster.as_ref().map(|cluster| &cluster.audit);
+    let cluster = cluster.filter(|audit| audit.violations > 0);
+    let cluster = cluster.map(|audit| ("", format!("cluster: {}", audit.words())));
+    links.chain(cycles).chain(cluster).collect()
 }
 
 /// Tables that had no place for somebody.
@@ -582,6 +591,26 @@ mod tests {
         let told = of_all(&window, &rates(Vec::new()));
         let [(Kind::PromiseBroken, _, Sign::Bad(text))] = &told[..] else { panic!("{told:?}") };
         assert!(text.contains("class bulk had 43.0 %") && text.contains("receive ring"), "{text}");
+    }
+
+    #[test]
+    fn a_cluster_that_was_not_shared_is_told() {
+        let mut cluster = evenkeel_router::snapshot::ClusterSnapshot::default();
+        cluster.audit.violations = 3;
+        cluster.audit.by_cause =
+            [("worker_late".to_owned(), 2), ("discipline".to_owned(), 1)].into();
+        cluster.audit.last = Some(evenkeel_router::snapshot::ClusterViolationSnapshot {
+            link: "uplink".into(),
+            class: "voice".into(),
+            other: "bulk".into(),
+            delivered_ppm: 430_000,
+            ..Default::default()
+        });
+        let window = Snapshot { cluster: Some(cluster), ..Snapshot::default() };
+        let told = of_all(&window, &rates(Vec::new()));
+        let [(Kind::PromiseBroken, _, Sign::Bad(text))] = &told[..] else { panic!("{told:?}") };
+        assert!(text.contains("uplink") && text.contains("had 43.0 %"), "{text}");
+        assert!(text.contains("2 times this node was too late"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_report::Report;
+use evenkeel_world::audits;
 use evenkeel_world::live::{LiveScenario, LiveStep, Measured, StepMeasured, report};
 
 use crate::error::SimError;
@@ -104,8 +105,15 @@ fn step_of(
         ("cycle_ms", cycle_ms),
         ("missing", (missing(after) - missing(before)) as f64),
     ];
+    let audits =
+        after.audits.iter().zip(&before.audits).zip(1..).map(|((after, before), number)| {
+            audits::of_engine(&format!("f{number}"), &after.since(before))
+        });
+    let audits: Vec<_> = audits.collect();
+    numbers.push(("unfair", audits.iter().map(|row| row.violations as f64).sum()));
+    numbers.push(("judged", audits.iter().map(|row| row.judged).sum()));
     numbers.extend(cycle_before.map(|cycle_ms| ("silence_cycles", silence / cycle_ms)));
-    StepMeasured { time, arrived: arrived.collect(), numbers, not_judged: None }
+    StepMeasured { time, arrived: arrived.collect(), numbers, audits, not_judged: None }
 }
 
 /// Without a cluster the links carry what they can, each class as much.

@@ -6,7 +6,7 @@ use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, World, linux_of};
 use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::subscribers::{Ledger, all_nodes};
-use evenkeel_world::{checks, describe, followed, wires};
+use evenkeel_world::{audits, checks, describe, followed, wires};
 
 use crate::engine::{Engine, add};
 use crate::error::SimError;
@@ -139,6 +139,7 @@ impl Simulation<'_> {
             self.look(window_end)?;
         }
         self.run.warnings.extend(last.routers.iter().flat_map(checks::conservation));
+        self.run.audits = last.routers.iter().flat_map(audits::of_router).collect();
         self.run.wires = wires_of(self.scenario, &self.engine);
         self.run.notes.extend(self.run.wires.iter().map(wires::told));
         self.run.warnings.extend(unexplained(&self.engine, &last.routers));

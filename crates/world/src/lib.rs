@@ -12,11 +12,13 @@
 //! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
 //! - [`followed`] counts the packets of each flow, and puts flows into rows;
 //! - [`subscribers`] puts what each subscriber had, and should have had, into rows;
+//! - [`audits`] puts what the routers' audits found into rows;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
 
 mod acceptance;
 mod arrived;
+pub mod audits;
 pub mod checks;
 pub mod demo;
 pub mod describe;

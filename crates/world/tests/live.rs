@@ -113,7 +113,7 @@ fn claims_follow_the_numbers() {
         // One second of three links: 10 Mbit/s carry 1232 packets of 1014 bytes.
         let link = vec![(rest, rest * 1000), (voice, voice * 1000)];
         let arrived = vec![link; 3];
-        let of = StepMeasured { time: Nanos::SECOND, arrived, numbers, not_judged: None };
+        let of = StepMeasured { time: Nanos::SECOND, arrived, numbers, ..StepMeasured::default() };
         (name.to_owned(), of)
     };
     let run = |of: &[(String, StepMeasured)]| {

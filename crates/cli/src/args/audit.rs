@@ -39,6 +39,10 @@ pub(crate) enum AuditCommand {
         /// The period: 60s, 200ms.
         #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = interval)]
         period: Duration,
+        /// Also what this subscriber was told and had, for whom the certificate may be; may be
+        /// given several times.
+        #[arg(long = "subscriber", value_name = "NAME")]
+        subscribers: Vec<String>,
         /// The key that signs.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,

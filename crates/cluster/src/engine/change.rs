@@ -163,6 +163,7 @@ impl Engine {
         (next.last_now, next.ahead) = (self.last_now, self.ahead);
         (next.counters, next.unused) = (self.counters, self.unused);
         next.counters.changes += 1;
+        next.audit.take_over(&self.audit);
         *self = *next;
         forwarder.event(Event::Changed { hash: self.hash, cycle: self.cycle.unwrap_or(0) });
     }

@@ -3,9 +3,11 @@
 use evenkeel_core::Nanos;
 
 use super::{Engine, Phase};
+use crate::audit::Seen;
 use crate::config::{TRAIN_PACKETS, Version};
 use crate::frame::{FrameKind, Header, Parsed, get_record, put_record, record_bytes};
 use crate::matching::members;
+use crate::scheduler::Window;
 use crate::types::{Event, Forwarder, Record};
 
 impl Engine {
@@ -73,6 +75,7 @@ impl Engine {
                     put_record(&mut self.body[(at + n) * size..][..size], *record);
                 }
                 self.scheduler.announce(self.me, link, class, &self.scratch[..count]);
+                self.audit.announce(self.me, link, class, &self.scratch[..count]);
             }
         }
         let sums = self.is_master() && self.config.compares_in(cycle) && self.in_step;
@@ -175,6 +178,7 @@ impl Engine {
                     *record = get_record(&body[(at + n) * size..][..size]);
                 }
                 self.scheduler.announce(member, link, class, &self.scratch[..depth]);
+                self.audit.announce(member, link, class, &self.scratch[..depth]);
             }
         }
     }
@@ -275,12 +279,15 @@ impl Engine {
         if self.in_step {
             self.counters.refunds += u64::from(self.flagged.count_ones());
             self.scheduler.clocks.refund(self.flagged);
-            let window = self.scheduler.decide(cycle, present);
-            if window.exact {
-                length = window.length;
+            let Window { rounds, length: takes, exact, .. } = self.scheduler.decide(cycle, present);
+            let (heard, whole) = (self.heard, exact && self.flagged == 0);
+            let (forgot, grants) = (self.scheduler.forgot(), self.scheduler.granted());
+            self.audit.window(&Seen { cycle, present, heard, whole, forgot, grants });
+            if exact {
+                length = takes;
                 self.counters.decided += 1;
-                self.counters.rounds += u64::from(window.rounds);
-                for granted in window.grants.iter().filter(|granted| granted.node == self.me) {
+                self.counters.rounds += u64::from(rounds);
+                for granted in grants.iter().filter(|granted| granted.node == self.me) {
                     let mut grant = granted.grant;
                     self.counters.grants += 1;
                     self.counters.granted_bytes += u64::from(grant.bytes);

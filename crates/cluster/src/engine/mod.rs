@@ -41,6 +41,7 @@ pub use counters::{Counters, Unused};
 
 use evenkeel_core::Nanos;
 
+use crate::audit::{Audit, Verdict};
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, TRAIN_PACKETS, Variant, Version};
 use crate::frame::{
     Auth, Builder, FrameKind, PROOF, Parser, clock_bytes, most_refunds, state_bytes,
@@ -157,6 +158,7 @@ pub struct Engine {
     builder: Builder,
     auth: Option<Auth>,
     scheduler: Scheduler,
+    audit: Audit,
     scratch: Vec<Record>,
     body: Vec<u8>,
     proof: [u8; PROOF],
@@ -238,6 +240,7 @@ impl Engine {
             auth: config.framing.key.map(|key| Auth::new(key.0, epoch, &config.members)),
             proof: [0; PROOF],
             scheduler,
+            audit: Audit::new(config, index),
             scratch: vec![Record::default(); scratch(config)],
             body: vec![0; state_body.max(clock_body)],
             peers: vec![peer; config.nodes()],
@@ -368,6 +371,12 @@ impl Engine {
     #[must_use]
     pub fn unused(&self) -> &Unused {
         &self.unused
+    }
+
+    /// Whether the windows keep the shares that the cluster was told.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
+        self.audit.verdict()
     }
 
     /// What goes on.

@@ -80,6 +80,8 @@ pub struct Outcome {
     pub links: Vec<LinkUse>,
     /// By forwarder.
     pub nodes: Vec<crate::engine::Counters>,
+    /// By forwarder: what its audit has found.
+    pub audits: Vec<crate::audit::Verdict>,
     /// By forwarder: checksum of its clocks at the end, and its last cycle.
     pub checksums: Vec<(u32, Option<u64>)>,
     /// By forwarder: packets sent.

@@ -168,6 +168,7 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     let mut outcome = run.outcome;
     outcome.masters = events.masters;
     outcome.nodes = engines.iter().map(|engine| *engine.counters()).collect();
+    outcome.audits = engines.iter().map(|engine| *engine.verdict()).collect();
     outcome.checksums =
         engines.iter().map(|engine| (engine.view().checksum, engine.view().cycle)).collect();
     Ok(outcome)

@@ -30,6 +30,7 @@ mod lists;
 #[cfg(test)]
 mod literal;
 mod several;
+mod views;
 
 use evenkeel_core::{BitRate, Nanos};
 
@@ -124,6 +125,8 @@ pub struct Scheduler {
     /// A queue of which nobody knows what comes next takes no part any more: others have its class.
     cut: bool,
     exact: bool,
+    /// See [`forgot`](Self::forgot).
+    forgot: u64,
 }
 
 impl Scheduler {
@@ -173,6 +176,7 @@ impl Scheduler {
             stop: false,
             cut: false,
             exact: true,
+            forgot: 0,
             config: config.clone(),
         })
     }
@@ -278,7 +282,7 @@ impl Scheduler {
     /// Works out what is known of every queue, its tag, and all selections.
     fn begin(&mut self, present: u64) {
         self.exact = true;
-        (self.stop, self.cut) = (false, false);
+        (self.stop, self.cut, self.forgot) = (false, false, 0);
         self.granted.clear();
         let all = u64::MAX >> (64 - self.nodes);
         let late = present & all & !self.fresh;
@@ -376,6 +380,7 @@ impl Scheduler {
                 flows.tags[class] = start;
             }
         }
+        self.forgot |= u64::from(flows.dragged) << link;
         flows.rank(self.classes);
     }
 
@@ -391,6 +396,7 @@ impl Scheduler {
             let length = self.queues[queue].head.length;
             let spread = self.spread[link * self.classes + class];
             let start = self.clocks.start(queue, link, class);
+            self.forgot |= u64::from(start > self.clocks.finish[queue]) << link;
             let tag = start + self.clocks.increment(class, length, spread.into());
             self.tags[queue] = tag;
             if tag < best {

@@ -1,5 +1,6 @@
 //! Tests of the public interface, in one program: it links once.
 
+mod audit;
 mod balancer;
 mod behaviour;
 mod change;

@@ -7,6 +7,7 @@
 //! | shares of classes | fluid processor sharing ([`fluid`](self)) | the discipline's constant, and the ring |
 //! | order of levels | the same, by levels | a longest packet, and the ring |
 //! | flows that always wait get the same | each other, sampled | the discipline's constant |
+//! | packets of flows with priority go first ([`order`](self)) | the same, by levels | a longest packet, and the ring |
 //! | nodes of a tree get no more than their caps | a bucket each, sampled | four longest packets or a millisecond, and one |
 //! | siblings of a tree that always wait share by weight, beyond what is guaranteed | each other, sampled | two rounds of each, and packets |
 //! | no packet disappears | counting | none |
@@ -31,6 +32,7 @@ mod flows;
 mod fluid;
 mod ledger;
 mod nodes;
+mod order;
 mod told;
 mod verdict;
 
@@ -38,7 +40,7 @@ use alloc::vec::Vec;
 
 use crate::measure::Qostat;
 use crate::packet::FlowKey;
-use crate::schedule::NodeAccount;
+use crate::schedule::{Meters, NodeAccount};
 use crate::units::{BitRate, Bytes, Nanos};
 pub use flows::Spread;
 use fluid::Fluid;
@@ -46,6 +48,7 @@ use ledger::Account;
 pub(crate) use ledger::Ledger;
 pub use ledger::Unit;
 use nodes::{Nodes, Off};
+use order::Order;
 use told::bytes_in;
 pub use told::{Promise, Told};
 pub use verdict::{Breach, Cause, ClassLag, Lag, Verdict, Violation};
@@ -73,8 +76,8 @@ pub(crate) struct Outside<'a> {
     pub(crate) held: u64,
     /// Packets in the ring.
     pub(crate) in_ring: u64,
-    /// Flows that the discipline knows.
-    pub(crate) flows: Option<u32>,
+    /// What the discipline says of itself.
+    pub(crate) meters: Meters,
     /// What waits of a flow.
     pub(crate) flow_backlog: &'a dyn Fn(&FlowKey, u64) -> u64,
     /// How many places for nodes it has, and what it knows of one.
@@ -106,6 +109,8 @@ struct Judge {
     fluid: Fluid,
     /// Nodes of its tree.
     nodes: Nodes,
+    /// Priority packets of a discipline of flows.
+    order: Order,
     /// What left beyond the rate, bytes, of the wire and of the shaper.
     excess: [f64; 2],
     /// The most that a step has moved, bytes.
@@ -171,6 +176,7 @@ impl Audit {
             owed: 0.0,
             fluid: Fluid::new(classes.into_iter()),
             nodes: Nodes::default(),
+            order: Order::default(),
             excess: [0.0; 2],
             coarse: 0.0,
             full: Nanos::ZERO,
@@ -218,6 +224,7 @@ impl Audit {
         judge.rate(now, passed, &self.ledger, outside, &mut self.verdict);
         judge.shares(now, blind, &self.ledger, &mut self.verdict);
         judge.flows(now, &mut self.ledger, outside, &mut self.verdict);
+        judge.priority(now, blind, &self.ledger, outside, &mut self.verdict);
         judge.nodes(now, passed, &self.ledger, outside, &mut self.verdict);
         judge.conservation(now, &self.ledger, outside, &mut self.verdict);
         judge.at = now;
@@ -242,6 +249,7 @@ impl Judge {
     fn begin(&mut self) {
         self.owed = 0.0;
         self.fluid.align(&self.classes);
+        self.order.begin();
         self.coarse = 0.0;
         self.late = Nanos::ZERO;
         self.burst = 0;
@@ -370,7 +378,7 @@ impl Judge {
         verdict.flows.look(seen.bytes as f64, bound, 0);
         // Flows beyond those that it can tell apart go first, before all that are compared.
         let waits: u64 = self.classes.iter().map(Account::waits).sum();
-        let full = outside.flows.is_some_and(|flows| flows >= places) && waits > bound;
+        let full = outside.meters.flows.is_some_and(|flows| flows >= places) && waits > bound;
         if full && now.saturating_sub(self.full) >= AGAIN {
             self.full = now;
             let (lag, bound) = (Bytes(waits), Bytes(bound));
@@ -379,6 +387,33 @@ impl Judge {
             let cause = self.cause(now, Cause::Discipline);
             verdict.note(violation(now, Breach::Flows, cause, Bytes(seen.bytes), Bytes(bound)));
             ledger.flows.begin(now);
+        }
+    }
+
+    /// Priority packets go before those of elastic flows.
+    fn priority(
+        &mut self,
+        now: Nanos,
+        blind: bool,
+        ledger: &Ledger,
+        outside: &Outside<'_>,
+        verdict: &mut Verdict,
+    ) {
+        if !matches!(self.told.promise, Promise::Flows { .. }) {
+            return;
+        }
+        let Some(seen) = self.order.look(&outside.meters, ledger.sent, blind) else { return };
+        // A packet that is on its way is not interrupted, and the ring is served in its order.
+        let bound = (u64::from(self.told.link.ring.slots) + 1) * ledger.longest.max(USUAL);
+        verdict.priority.look(seen.lag, bound, seen.within);
+        let allowed = bound + seen.within;
+        if seen.lag > allowed as f64 {
+            let cause = self.cause(now, Cause::Discipline);
+            let (lag, bound) = (Bytes(seen.lag as u64), Bytes(allowed));
+            let (told_ppm, delivered_ppm) = seen.parts;
+            let broken = violation(now, Breach::Order, cause, lag, bound);
+            verdict.note(Violation { told_ppm, delivered_ppm, ..broken });
+            self.begin();
         }
     }
 

@@ -48,7 +48,7 @@ named! {
         Share => "share",
         /// A class that waits was sent nothing.
         Starved => "starved",
-        /// A class of a higher level waited for lower ones.
+        /// A class of a higher level, or packets of flows with priority, waited for others.
         Order => "order",
         /// Flows that always wait were not sent the same.
         Flows => "flows",
@@ -168,6 +168,9 @@ pub struct Verdict {
     pub classes: Vec<ClassLag>,
     /// Of flows: the spread.
     pub flows: Lag,
+    /// Of flows: how far packets with priority are behind going first. With what waits before it
+    /// this bounds the delay of one.
+    pub priority: Lag,
     /// How many flows were compared, at the last look.
     pub compared: u32,
     /// Of how many flows one was looked at.
@@ -203,5 +206,6 @@ impl Verdict {
         self.caps.worst = self.caps.worst.max(earlier.caps.worst);
         self.siblings.worst = self.siblings.worst.max(earlier.siblings.worst);
         self.flows.worst = self.flows.worst.max(earlier.flows.worst);
+        self.priority.worst = self.priority.worst.max(earlier.priority.worst);
     }
 }

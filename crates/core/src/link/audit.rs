@@ -38,7 +38,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                 qostat: &self.qostat,
                 held: held.queued + held.in_ring,
                 in_ring: held.in_ring,
-                flows: scheduler.meters().flows,
+                meters: scheduler.meters(),
                 flow_backlog: &|flow, hash| scheduler.flow_backlog(flow, hash).0,
                 nodes: (scheduler.node_places(), &|place| scheduler.node_account(place)),
             },

@@ -538,6 +538,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
                 bytes: self.priority.bytes + self.elastic.bytes,
             },
             priority_bytes: Some(self.priority_bytes),
+            priority_backlog: Some(self.priority.bytes),
             fair_bytes: Some(self.fair_bytes),
             flows: Some(self.flows.len()),
             elastic_flows: Some(self.waiting().flows),

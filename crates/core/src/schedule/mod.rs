@@ -93,6 +93,8 @@ pub struct Meters {
     pub backlog: Backlog,
     /// Bytes on the wire that were taken in with priority since the start. Never falls.
     pub priority_bytes: Option<Bytes>,
+    /// What of these waits here, bytes on the wire.
+    pub priority_backlog: Option<Bytes>,
     /// Virtual time, in the discipline's own unit.
     pub virtual_time: Option<u64>,
     /// Bytes on the wire that a fictitious flow that always has packets to send would have been

@@ -508,6 +508,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 bytes: self.elastic.bytes + self.priority.bytes,
             },
             priority_bytes: Some(self.priority_bytes),
+            priority_backlog: Some(self.priority.bytes),
             fair_bytes: Some(self.fair_bytes),
             flows: Some(self.flows.len()),
             elastic_flows: Some(self.busy as u32),

@@ -563,6 +563,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         Meters {
             backlog: self.total,
             priority_bytes: Some(self.priority_bytes),
+            priority_backlog: Some(self.priority.bytes),
             virtual_time: Some(self.virtual_time),
             fair_bytes: Some(Bytes(self.virtual_time)),
             flows: Some(self.flows.len()),

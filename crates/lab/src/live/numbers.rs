@@ -5,8 +5,11 @@ use std::ops::Range;
 
 use evenkeel_cluster::Variant;
 use evenkeel_core::Nanos;
+use evenkeel_core::audit::Cause;
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::ClusterSnapshot;
+use evenkeel_router::snapshot::{ClusterAuditSnapshot, ClusterSnapshot};
+use evenkeel_router::window::between;
+use evenkeel_world::audits;
 use evenkeel_world::live::{LiveStep, StepMeasured};
 
 use super::capture::{Packet, Seen, What};
@@ -88,6 +91,10 @@ impl Told {
             numbers.push(("missing", window.counted(|cluster| cluster.missing)));
             numbers.push(("abstained", window.counted(|cluster| cluster.abstained)));
             numbers.push(("late", window.counted(|cluster| cluster.late)));
+            let unfair = Cause::Discipline.name();
+            let broken = |audit: &ClusterAuditSnapshot| audit.by_cause.get(unfair).copied();
+            numbers.push(("unfair", window.counted(|it| broken(&it.audit).unwrap_or(0))));
+            numbers.push(("judged", window.counted(|it| it.audit.windows)));
         }
         if step.intruder {
             let refused = window.counted(|cluster| {
@@ -111,7 +118,14 @@ impl Told {
             }
         }
         let time = window.end - window.begin;
-        StepMeasured { time, arrived, numbers, not_judged: window.not_judged.clone() }
+        let (before, after) = (window.before.iter().flatten(), window.after.iter().flatten());
+        let audits = after.filter_map(|after| {
+            let before = before.clone().find(|before| before.router == after.router)?;
+            let since = between(before, after).counted;
+            Some(audits::of_cluster(&after.router, &since.cluster?.audit))
+        });
+        let audits = audits.collect();
+        StepMeasured { time, arrived, numbers, audits, not_judged: window.not_judged.clone() }
     }
 
     /// Cycles, masters, and the longest time in which no forwarder that lives sent a packet.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use evenkeel_core::Nanos;
 use evenkeel_report::{FlowRow, Run};
 use evenkeel_scenario::TrafficKind;
-use evenkeel_world::{followed, sampling, wires};
+use evenkeel_world::{audits, followed, sampling, wires};
 
 use super::{Counters, Driver, Lab};
 use crate::flow::Sent;
@@ -60,6 +60,7 @@ impl Lab<'_> {
             std::thread::sleep(Duration::from_millis(10));
         };
         let last = self.settle(last, start, run, &mut warnings)?;
+        run.audits = last.routers.iter().flat_map(audits::of_router).collect();
         warnings.extend(last.routers.iter().flat_map(checks::conservation));
         warnings.extend(
             self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())),

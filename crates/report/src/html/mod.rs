@@ -5,6 +5,7 @@
 //! signs: nothing is said by colour alone.
 
 mod admission;
+mod audits;
 mod beside;
 mod chart;
 mod compare;
@@ -108,6 +109,7 @@ impl Report {
         body += &measurements::section(&self.runs, &mut figures);
         body += &self.runs.iter().map(tables::flows).collect::<String>();
         body += &self.runs.iter().map(tables::subscribers).collect::<String>();
+        body += &audits::section(&self.runs);
         body += &self.expectations();
         body += &format!(
             "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, \

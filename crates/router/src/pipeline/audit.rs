@@ -74,6 +74,7 @@ fn view(
             })
             .collect(),
         flows: lag(&verdict.flows),
+        priority: lag(&verdict.priority),
         flows_compared: verdict.compared.into(),
         one_flow_of: verdict.one_of,
         caps: lag(&verdict.caps),

@@ -31,6 +31,8 @@ use crate::error::CommandError;
 
 /// After an event the living share as configured again within this time.
 const SHARES_HOLD_AFTER: Nanos = Nanos::from_millis(100);
+/// Packets that are late within so much of each other are so for one reason.
+const ONE_PAUSE: Nanos = Nanos::from_millis(10);
 
 /// The role.
 pub(super) struct ClusterRole {
@@ -61,6 +63,9 @@ struct Around {
     next_pace: Pace,
     limit: usize,
     late: u64,
+    /// How often that was: one pause is one time, however many packets it made late.
+    pauses: u64,
+    late_at: Nanos,
     /// How long after its time a packet may still be sent.
     bound: Nanos,
     /// For how long, and how many packets had waited: not told yet.
@@ -128,7 +133,17 @@ impl Around {
                 self.give_back(granted);
             }
         }
-        self.late += late as u64;
+        self.were_late(now, late as u64);
+    }
+
+    /// So many packets could not be sent in the time that was granted to them.
+    fn were_late(&mut self, now: Nanos, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        self.late += packets;
+        self.pauses += u64::from(now.saturating_sub(self.late_at) > ONE_PAUSE);
+        self.late_at = now;
     }
 
     /// What was granted is dropped instead.
@@ -183,7 +198,7 @@ impl Forwarder for Acting<'_> {
         while around.granted.back().is_some_and(|last| last.at > soon) {
             let Some(granted) = around.granted.pop_back() else { break };
             around.give_back(granted);
-            around.late += 1;
+            around.were_late(now, 1);
         }
         around.granted.iter_mut().for_each(|granted| granted.at = granted.at.min(now));
         around.of_old_window = around.granted.len();
@@ -269,6 +284,8 @@ impl ClusterRole {
                 next_pace: Pace::of(&section.config),
                 limit: section.limit as usize,
                 late: 0,
+                pauses: 0,
+                late_at: Nanos::ZERO,
                 bound: section.config.t_br,
                 stood_still: None,
             },

@@ -34,6 +34,9 @@ counters! {
         each classes: Vec<AuditClass>;
         /// By how much flows that always wait differ, of those sampled.
         part flows: LagSnapshot;
+        /// How far packets of flows with priority are behind going first.
+        #[serde(default)]
+        part priority: LagSnapshot;
         /// How many were compared at the last look.
         gauge flows_compared: u64, "flows";
         /// Of how many flows one is sampled; 0: none are.
@@ -49,6 +52,25 @@ counters! {
         /// How many nodes are sampled now.
         #[serde(default)]
         gauge nodes_watched: u64, "nodes";
+    }
+}
+
+impl AuditSnapshot {
+    /// Every promise that was judged, and how it stands.
+    #[must_use]
+    pub fn promises(&self) -> Vec<(String, &LagSnapshot)> {
+        let classes =
+            self.classes.iter().map(|class| (format!("class {}", class.name), &class.lag));
+        let all = [
+            ("not above the rate", &self.excess),
+            ("all of the rate", &self.rate),
+            ("flows alike", &self.flows),
+            ("priority goes first", &self.priority),
+            ("caps of nodes", &self.caps),
+            ("shares of siblings", &self.siblings),
+        ];
+        let whole = all.into_iter().map(|(promise, lag)| (promise.to_owned(), lag));
+        whole.chain(classes).filter(|(_, lag)| lag.bound_bytes > 0).collect()
     }
 }
 

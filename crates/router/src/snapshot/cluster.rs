@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use evenkeel_cluster::Counters;
 use evenkeel_cluster::balancer::BalancerCounters;
+use evenkeel_core::audit::Cause;
 use evenkeel_core::counters;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,10 @@ counters! {
         /// Packets whose time was over by more than `t_br` when they could be sent, and which wait
         /// for another: the machine is too slow for this schedule.
         count late: u64, "packets";
+        /// Whether the cluster keeps the shares that it was told, and this node sends what was
+        /// granted to it.
+        #[serde(default)]
+        part audit: ClusterAuditSnapshot;
         /// The links in the order of the configuration.
         each links: Vec<ClusterLinkSnapshot>;
     }
@@ -54,6 +59,78 @@ impl Deref for ClusterSnapshot {
 
     fn deref(&self) -> &Counters {
         &self.counts
+    }
+}
+
+counters! {
+    /// The audit of a cluster, at one of its forwarders.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct ClusterAuditSnapshot {
+        /// Windows whose shares were judged.
+        count windows: u64, "windows";
+        /// Windows that were not: somebody was not heard, or charges were taken back.
+        count blind: u64, "windows";
+        /// Promises broken.
+        count violations: u64, "violations";
+        /// The same by the cause: `discipline` where a class was behind its share of a link,
+        /// `worker_late` where packets could not be sent in the time that was granted to them.
+        part by_cause: Drops, "violations";
+        /// The furthest that a class was behind another, in millionths of its bound.
+        most worst_ppm: u64, "ppm";
+        /// The last class that was behind.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state last: Option<ClusterViolationSnapshot>;
+    }
+}
+
+impl ClusterAuditSnapshot {
+    /// What was broken and why, for people; nothing where nothing was.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let late = self.by_cause.get(Cause::WorkerLate.name()).copied().unwrap_or(0);
+        let behind = self.last.as_ref().filter(|_| late < self.violations);
+        let late = (late > 0).then(|| {
+            format!(
+                "{late} times this node was too late to send what was granted to it, and what it \
+                 had of a link's time is lost"
+            )
+        });
+        let behind = behind.map(ClusterViolationSnapshot::words);
+        behind.into_iter().chain(late).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// A class that had too little of a cluster's link.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ClusterViolationSnapshot {
+    /// The cycle in which it was seen.
+    pub cycle: u64,
+    /// The link.
+    pub link: String,
+    /// The class that was behind.
+    pub class: String,
+    /// The one that was ahead of it.
+    pub other: String,
+    /// By how much.
+    pub lag_bytes: u64,
+    /// How much was allowed.
+    pub bound_bytes: u64,
+    /// Its part of what both should have had, millionths.
+    pub told_ppm: u32,
+    /// And of what they had.
+    pub delivered_ppm: u32,
+}
+
+impl ClusterViolationSnapshot {
+    /// What was broken, by how much, for people.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let [told, delivered] = [self.told_ppm, self.delivered_ppm].map(|ppm| f64::from(ppm) / 1e4);
+        format!(
+            "link {}: of what classes {} and {} had, {} was told {told:.1} % and had \
+             {delivered:.1} %, {} B behind against {} B",
+            self.link, self.class, self.other, self.class, self.lag_bytes, self.bound_bytes
+        )
     }
 }
 

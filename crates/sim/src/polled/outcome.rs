@@ -9,7 +9,7 @@ use evenkeel_report::run::{TopologyNode, Wire};
 use evenkeel_report::{CoreSample, CycleSample, Parameter, Run, Sample, StepMark, Topology};
 use evenkeel_scenario::core_model::{CORE, CoreModel, OUT};
 use evenkeel_scenario::{Scenario, World};
-use evenkeel_world::describe;
+use evenkeel_world::{audits, describe};
 
 use super::{FlowCounts, PolledCore, kind_of};
 use crate::error::SimError;
@@ -49,6 +49,7 @@ pub(crate) fn run(scenario: &Scenario, model: &CoreModel) -> Result<Outcome, Sim
     }
     run.notes.push(where_packets_went(model, &core));
     run.warnings = unexplained(&core);
+    run.audits.extend(core.verdict().as_ref().map(audits::of_core));
     let judgements = evenkeel_report::judge::judge(scenario, &run, World::Sim);
     let flows = by_kind(model, core.counts());
     let totals =

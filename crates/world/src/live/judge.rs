@@ -2,7 +2,7 @@
 
 use evenkeel_core::measure::ClassCounters;
 use evenkeel_core::{Bytes, Nanos};
-use evenkeel_report::{Judgement, Parameter, Report, Run, Sample, StepMark, Verdict};
+use evenkeel_report::{AuditRow, Judgement, Parameter, Report, Run, Sample, StepMark, Verdict};
 use evenkeel_scenario::Term;
 
 use super::tables::{Quantity, Relation};
@@ -29,6 +29,8 @@ pub struct StepMeasured {
     /// Other numbers, by the name of what an expectation can be of. What this world cannot see is
     /// not there.
     pub numbers: Vec<(&'static str, f64)>,
+    /// What the forwarders' audits found in that time.
+    pub audits: Vec<AuditRow>,
     /// Why a claim that does not hold says nothing of the routers: others had the processors, or
     /// the capture has holes.
     pub not_judged: Option<String>,
@@ -154,6 +156,11 @@ pub fn report(scenario: &LiveScenario, measured: &Measured, without: Option<&str
         for (name, value) in &of.numbers {
             tell(&name.replace('_', " "), format!("{}", (value * 1000.0).round() / 1000.0));
         }
+        let names = of.audits.iter().map(|row| {
+            let audited = format!("{}, {}", row.of, step.name);
+            AuditRow { of: audited, ..row.clone() }
+        });
+        run.audits.extend(names);
         let window_s = of.time.as_secs_f64();
         begin += window_s;
         for (link, classes) in of.arrived.iter().enumerate() {

@@ -114,6 +114,10 @@ words! {
         Takeovers = "takeovers",
         /// exchange frames that did not come to a forwarder
         Missing = "missing",
+        /// times that the audit of a forwarder found a class of a link behind its share
+        Unfair = "unfair",
+        /// windows that audits judged
+        Judged = "judged",
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     LiftsCaps(u64),
     /// A node has so many percent of the weight that it was told.
     Weighs { place: u32, percent: u64 },
+    /// Of packets with priority, those of this flow wait until nothing else does.
+    SetsBack { port: u16 },
     /// So many packets of the flow besides, of each that it sends.
     FavoursFlow { port: u16, every: u64 },
 }
@@ -90,6 +92,12 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Broken<S> {
                     .or_else(|| self.aside.pop_front())
             }
             Fault::Idles(time) if self.calls == time => None,
+            Fault::SetsBack { port } => loop {
+                match self.inner.dequeue(now, dropped) {
+                    Some(packet) if packet.flow.source_port == port => self.aside.push_back(packet),
+                    other => break other.or_else(|| self.aside.pop_front()),
+                }
+            },
             Fault::Swaps if !self.aside.is_empty() => self.aside.pop_front(),
             Fault::Swaps if self.inner.backlog().packets > 1 => {
                 self.aside.extend(self.inner.dequeue(now, dropped));
@@ -124,6 +132,9 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Broken<S> {
         let mut meters = self.inner.meters();
         meters.backlog.packets += self.aside.len() as u64;
         meters.backlog.bytes += self.aside.iter().map(Packet::ip_len).sum::<Bytes>();
+        if let (Fault::SetsBack { .. }, Some(urgent)) = (self.fault, &mut meters.priority_backlog) {
+            *urgent += self.aside.iter().map(Packet::wire_len).sum::<Bytes>();
+        }
         meters
     }
     fn busy_queues(&self) -> usize {

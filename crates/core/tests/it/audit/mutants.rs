@@ -5,7 +5,7 @@ use evenkeel_core::audit::{Breach, Cause, Told, Verdict};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig, pdrr, pfq, priority};
 use evenkeel_core::settings::PerClass;
-use evenkeel_core::{BitRate, Nanos, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Nanos, Scheduler};
 
 use super::faults::{Broken, Fault};
 use super::{RATE, SECOND, Source, run, wfq};
@@ -187,6 +187,27 @@ fn a_flow_that_is_favoured() {
         let seen = broken(&promised, Fault::FavoursFlow { port: 5003, every: 6 }, &sources);
         found(&seen, Breach::Flows, Cause::Discipline);
         assert!(seen.compared >= 4, "{seen:?}");
+    }
+}
+
+/// A call of 2 Mbit/s among downloads, which waits for them.
+#[test]
+fn a_call_that_is_set_back() {
+    let call = Source { flow: 40, ..Source::load(0, 0.02, 200) };
+    let bulk = (0..12u8).map(|n| Source { flow: n, ..Source::load(0, 0.2, 1200) });
+    let sources: Vec<_> = bulk.chain([call]).collect();
+    for promised in [
+        DisciplineConfig::Pdrr(pdrr::PdrrConfig::default()),
+        DisciplineConfig::Pfq(pfq::PfqConfig::default()),
+    ] {
+        let seen = broken(&promised, Fault::SetsBack { port: 5040 }, &sources);
+        found(&seen, Breach::Order, Cause::Discipline);
+        // Without the fault it is looked at, and goes first.
+        let mut link = super::honest(LinkConfig::paced(RATE), &promised, 3);
+        let seen = run(&mut link, &sources, Nanos::ZERO, SECOND, |_, _| {});
+        assert_eq!(seen.violations(), 0, "{seen:?}");
+        assert!(seen.priority.bound > Bytes::ZERO, "{seen:?}");
+        assert!(seen.priority.worst < Bytes(10_000), "{seen:?}");
     }
 }
 

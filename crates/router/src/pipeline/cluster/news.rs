@@ -1,10 +1,14 @@
 //! What the user sees of the cluster: counters, and what has happened.
 
 use evenkeel_cluster::{Event, NodeId};
+use evenkeel_core::audit::Cause;
 
 use super::{ClusterRole, Queue};
 use crate::pipeline::counters::named;
-use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
+use crate::snapshot::{
+    ClusterAuditSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot,
+    ClusterViolationSnapshot,
+};
 
 impl ClusterRole {
     pub(in crate::pipeline) fn view(
@@ -35,6 +39,7 @@ impl ClusterRole {
             view.used_frames = view.states + view.clocks;
             view.refused = engine.unused().met().map(|(name, n)| (name.to_owned(), n)).collect();
         }
+        view.audit = self.audit(classes);
         for (at, link) in self.section.links.iter().enumerate() {
             let queues = &self.around.queues[at * self.around.classes..][..self.around.classes];
             let queue = |(queue, name): (&Queue, &String)| ClusterQueueSnapshot {
@@ -53,6 +58,35 @@ impl ClusterRole {
             });
         }
         view
+    }
+
+    fn audit(&self, classes: &[String]) -> ClusterAuditSnapshot {
+        let verdict = self.engine.as_ref().map(|engine| *engine.verdict()).unwrap_or_default();
+        let pauses = self.around.pauses;
+        let causes = [(Cause::Discipline, verdict.violations), (Cause::WorkerLate, pauses)];
+        let met = causes.iter().filter(|(_, times)| *times > 0);
+        let class = |class: usize| classes.get(class).cloned().unwrap_or_default();
+        ClusterAuditSnapshot {
+            windows: verdict.windows,
+            blind: verdict.blind,
+            violations: verdict.violations + pauses,
+            by_cause: met.map(|(cause, times)| (cause.name().to_owned(), *times)).collect(),
+            worst_ppm: verdict.worst_ppm,
+            last: verdict.last.map(|last| ClusterViolationSnapshot {
+                cycle: last.cycle,
+                link: self
+                    .section
+                    .links
+                    .get(last.link)
+                    .map_or_else(String::new, |l| l.name.clone()),
+                class: class(last.class),
+                other: class(last.other),
+                lag_bytes: last.lag.0,
+                bound_bytes: last.bound.0,
+                told_ppm: last.told_ppm,
+                delivered_ppm: last.delivered_ppm,
+            }),
+        }
     }
 
     /// Reports once what has happened.
