@@ -1,9 +1,9 @@
-//! Limits of a router with several workers.
+//! What several workers of a router can have together, and what one of them has for all.
 //!
 //! Workers share the rate of a link, and the shares of its classes or flows
 //! (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in each
-//! worker for itself, and be wrong by as much as there are workers: it is refused rather than
-//! approximated.
+//! worker for itself, and be wrong by as much as there are workers: such a link is the first
+//! worker's, and the others hand it their packets.
 
 use evenkeel_core::admit::{AdmissionConfig, Flush};
 use evenkeel_core::drop::FairDropConfig;
@@ -18,12 +18,10 @@ use crate::service::{ServiceConfig, Work};
 const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
                          connections belong to one worker";
 
-/// The part of a link that several workers cannot share.
+/// The part of a link that several workers cannot share: the first one has the link for all.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{what} works with workers = 1 only: {why}")]
+#[error("{what}: {why}")]
 pub struct UnsharedPart {
-    /// The table of `[[link]]` in which it stands.
-    pub table: &'static str,
     /// What it is.
     pub what: &'static str,
     /// What stands in the way.
@@ -36,12 +34,15 @@ pub enum WorkersError {
     /// A role that belongs to one worker.
     #[error("[cluster] and [balancer] {ONE_VOICE}")]
     Role,
-    /// Something of a link.
-    #[error("link {link}: {part}")]
-    Link {
+    /// Flows keep their paths on a link that is one worker's.
+    #[error(
+        "link {link}: pinning does not work with several workers on this link, which is the first \
+         one's ({part}): which path a flow has is asked where it comes in"
+    )]
+    Pinning {
         /// The link.
         link: String,
-        /// What of it.
+        /// Why it is one worker's.
         part: UnsharedPart,
     },
     /// A tunnel.
@@ -58,32 +59,26 @@ pub enum WorkersError {
     Groups,
 }
 
-/// Whether several workers can share a link.
-///
-/// # Errors The part that they cannot.
-pub fn link_for_workers(link: &LinkConfig) -> Result<(), UnsharedPart> {
-    let refuse = |table, what, why| Err(UnsharedPart { table, what, why });
-    if let Some((what, why)) = link.discipline.for_one_worker() {
-        return refuse("discipline", what, why);
+/// What keeps several workers from sharing a link: `None`: nothing, each has its part of it.
+#[must_use]
+pub fn unshared_part(link: &LinkConfig) -> Option<UnsharedPart> {
+    let part = |(what, why)| UnsharedPart { what, why };
+    if let Some(found) = link.discipline.for_one_worker() {
+        return Some(part(found));
     }
     if link.core.shaper.is_some() {
-        return refuse(
-            "shaper",
+        return Some(part((
             "a shaper",
             "each worker would fill a bucket of its own; the rate of the link is shared",
-        );
+        )));
     }
     if link.control.is_some() {
-        return refuse(
-            "control",
+        return Some(part((
             "a dynamic control",
             "each worker would measure and turn its own part only",
-        );
+        )));
     }
-    if let Some((key, why)) = link.admission.as_ref().and_then(of_one_worker) {
-        return refuse("admission", key, why);
-    }
-    Ok(())
+    link.admission.as_ref().and_then(of_one_worker).map(part)
 }
 
 /// The first mechanism of an admission that needs all flows of the link in one place, and why.
@@ -124,6 +119,24 @@ pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result
 }
 
 impl RouterConfig {
+    /// By link, why of several workers the first one has it for all; `None`: all share it.
+    #[must_use]
+    pub fn unshared_links(&self) -> Vec<Option<UnsharedPart>> {
+        let second = |link: &LinkConfig| {
+            let seconds = self.links.iter().filter_map(|other| other.admission.as_ref());
+            seconds.filter_map(|admission| admission.second_link.port.as_ref()).any(|port| {
+                // Whoever sends flows there measures its load.
+                port.0 == link.port
+            })
+        };
+        let why = UnsharedPart {
+            what: "it is a second link",
+            why: "its load is measured by the worker that sends flows there",
+        };
+        let part = |link| unshared_part(link).or_else(|| second(link).then(|| why.clone()));
+        self.links.iter().map(part).collect()
+    }
+
     /// Whether this many workers can have all of this: for configurations that change while they
     /// run, or were not read from a file.
     ///
@@ -136,9 +149,11 @@ impl RouterConfig {
         if self.cluster.is_some() || self.balancer.is_some() {
             return Err(WorkersError::Role);
         }
-        for link in &self.links {
-            link_for_workers(link)
-                .map_err(|part| WorkersError::Link { link: link.port.clone(), part })?;
+        for (link, part) in self.links.iter().zip(self.unshared_links()) {
+            let pins = link.admission.as_ref().is_some_and(|admission| admission.pinning.on);
+            if let Some(part) = part.filter(|_| pins) {
+                return Err(WorkersError::Pinning { link: link.port.clone(), part });
+            }
         }
         self.services.iter().try_for_each(service_for_workers)?;
         self.fairdrop
@@ -173,12 +188,8 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
             reader.fail_at(file, key, format!("[{key}] {ONE_VOICE}"));
         }
     }
-    for fields in file.tables("link") {
-        let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
-        if let Err(part) = link_for_workers(link) {
-            let key = part.table;
-            reader.fail_at(fields, key, part.to_string());
-        }
+    if let Err(error @ WorkersError::Pinning { .. }) = config.check_workers() {
+        reader.fail_at(section, "workers", error.to_string());
     }
     for (fields, service) in file.tables("service").zip(&config.services) {
         if let Err(error) = service_for_workers(service) {

@@ -215,6 +215,12 @@ pub enum CommandError {
          asked for 5 s, or the router was made anew; begin again"
     )]
     NotWatching,
+    /// A link that all workers share would be one worker's.
+    #[error(
+        "{0}; workers change that when they take over from others: write it into the file and \
+         reload that (evenkeel ctl reload)"
+    )]
+    NeedsReload(String),
     /// Several workers cannot share it.
     #[error("{0}")]
     Workers(#[from] WorkersError),

@@ -13,6 +13,7 @@ use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
 use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
+use crate::pipeline::hand::Handing;
 use crate::pipeline::{FlowCache, QueuedPacket, Translations};
 
 /// A flow on a list of flows.
@@ -74,10 +75,13 @@ impl Footprint {
         let directories = config.trees.iter().map(keys).sum::<u64>() * DIRECTED;
         let per_worker =
             WORKER + directories + known + ports * RINGS + fairdrop + lists(&config.flows);
+        let hands_on = config.unshared_links().iter().any(Option::is_some);
+        let under_way =
+            if hands_on { (workers - 1) * Handing::memory(router.buffer_size.0) } else { 0 };
         Self {
             buffers: workers * pool,
             links: config.links.iter().map(of_link).collect(),
-            rest: workers * per_worker,
+            rest: workers * per_worker + under_way,
             workers,
         }
     }

@@ -329,6 +329,15 @@ counters! {
         /// Frames that have waited in this port's link and leave by another one.
         #[serde(default)]
         count by_others: u64, "frames";
+        /// Packets for this port's link, which is another worker's, handed on to that.
+        #[serde(default)]
+        count handed_on: u64, "packets";
+        /// Packets for this port's link that other workers have handed on.
+        #[serde(default)]
+        count handed_in: u64, "packets";
+        /// Of those handed on, packets for which there was no room.
+        #[serde(default)]
+        count handed_lost: u64, "packets";
         /// Received packets handed to an outgoing link.
         count forwarded: u64, "packets";
         /// Received packets that were cut into fragments (they count in `forwarded` too).

@@ -157,6 +157,7 @@ struct Rest {
 impl Worker {
     /// Watches the clock, the pool and the mirror.
     pub(crate) fn watch_own(&self) -> io::Result<()> {
+        self.pipeline.set_waker(&self.control);
         self.poller.add(self.timer.fd(), TOKEN_TIMER)?;
         self.poller.add(self.control.fd(), TOKEN_CONTROL)?;
         self.poller.add(self.mirror_ready.fd(), TOKEN_MIRROR)
@@ -264,8 +265,11 @@ impl Worker {
             }
             rest.armed = Some(wake);
         }
-        self.poller.wait(&mut rest.events, None)?;
-        self.handle_wakeups(rest);
+        if self.pipeline.may_sleep() {
+            self.poller.wait(&mut rest.events, None)?;
+            self.pipeline.is_awake();
+            self.handle_wakeups(rest);
+        }
         Ok(())
     }
 

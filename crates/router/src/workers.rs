@@ -393,7 +393,9 @@ impl WorkerPool {
         if matches!(command, Command::Change(_)) {
             return members.change(&command, timeout);
         }
-        if let [worker] = &*members.handles {
+        // Trees of subscribers are the first worker's, whether there are others or not.
+        let first = matches!(command, Command::Nodes(_)) || members.handles.len() == 1;
+        if let Some(worker) = members.handles.first().filter(|_| first) {
             let answer = worker.ask(command)?;
             drop(members);
             return wait(&answer, timeout);

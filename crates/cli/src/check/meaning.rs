@@ -216,6 +216,16 @@ fn shared(config: &RouterConfig) -> String {
         let (people, nodes) = (counted(people, "subscriber"), counted(nodes, "node"));
         let _ = writeln!(text, "tree {name}: {people} behind {nodes}");
     }
+    if config.router.workers > 1 {
+        for (link, part) in config.links.iter().zip(config.unshared_links()) {
+            let Some(part) = part else { continue };
+            let _ = writeln!(
+                text,
+                "link {}: the first of the workers has it, the others hand it their packets ({part})",
+                link.port
+            );
+        }
+    }
     let flows = unusual(&config.flows, &[]);
     if !flows.is_empty() {
         let _ = writeln!(text, "flows: {}", flows.join(", "));

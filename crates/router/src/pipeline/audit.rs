@@ -7,6 +7,7 @@ use evenkeel_core::drop::{CyclesVerdict, ShareId};
 
 use super::Pipeline;
 use super::port::PortSlot;
+use super::sharing::Part;
 use crate::snapshot::{
     AuditClass, AuditSnapshot, CyclesSnapshot, CyclesViolationSnapshot, Drops, LagSnapshot,
     ViolationSnapshot,
@@ -15,21 +16,25 @@ use crate::snapshot::{
 impl Pipeline {
     /// The audit of the link at `at` judges by its configuration as it is now.
     pub(super) fn tell(&mut self, now: Nanos, at: usize) {
-        let shared = self.settings.shares.is_some();
+        let part = self.settings.part_of(at);
         let classes = self.settings.class_names.len() as u16;
         let (slot, mut link) = (&mut self.ports[at], self.settings.links[at].clone());
         if slot.follow.is_some() {
             // Its law says the rate.
             link.core.rate = slot.link.config().rate;
         }
-        slot.tell(now, &link, shared, classes);
+        slot.tell(now, &link, part, classes);
     }
 }
 
 impl PortSlot {
     /// Of a link that several workers share, each sees its own part: that it is not above the rate.
-    pub(super) fn tell(&mut self, now: Nanos, link: &LinkConfig, shared: bool, classes: u16) {
-        let promise = if shared { Promise::Nothing } else { link.discipline.promise(classes) };
+    pub(super) fn tell(&mut self, now: Nanos, link: &LinkConfig, part: Part, classes: u16) {
+        let promise = match part {
+            Part::All => link.discipline.promise(classes),
+            Part::Some => Promise::Nothing,
+            Part::Nothing => return,
+        };
         if link.core.rate.is_some() || link.core.shaper.is_some() {
             self.link.tell(now, Told { link: link.core, promise });
         }

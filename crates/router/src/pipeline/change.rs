@@ -7,6 +7,7 @@ use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::{self, Settings as _};
 
 use super::fairdrop::{FairDrop, Machine};
+use super::hand::Hand;
 use super::packet::BURST;
 use super::{Pipeline, sharing};
 use crate::error::CommandError;
@@ -20,13 +21,15 @@ impl Pipeline {
     pub fn change(&mut self, now: Nanos, change: &Change) -> Result<(), CommandError> {
         self.flow_cache.begin_epoch();
         match change {
-            Change::Link(link, change) => self.change_link(now, self.find(link)?, change),
-            Change::FairDrop(change) => self.change_fairdrop(change),
+            Change::Link(link, change) => self.change_link(now, self.find(link)?, change)?,
+            Change::FairDrop(change) => self.change_fairdrop(change)?,
             Change::Forwarder { id, state } => {
                 let role = self.balancer.as_mut().ok_or(CommandError::NoBalancer)?;
-                role.set_state(*id, *state)
+                role.set_state(*id, *state)?;
             }
         }
+        self.hand.iter_mut().for_each(Hand::changed);
+        Ok(())
     }
 
     /// A copy of the link's configuration is changed first: what that refuses, the link is not
@@ -207,6 +210,7 @@ impl Pipeline {
         self.classifier.set_classes(config.class_map());
         self.settings.hairpin = config.router.hairpin;
         self.put_fairdrop(fairdrop);
+        self.hand.iter_mut().for_each(Hand::changed);
         Ok(())
     }
 

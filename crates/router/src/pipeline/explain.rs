@@ -41,7 +41,7 @@ impl Pipeline {
         }
         let route = self.route_of(flow, hash);
         for at in 0..self.ports.len() {
-            if only.is_some_and(|only| only != at) {
+            if only.is_some_and(|only| only != at) || self.ports[at].is_others {
                 continue;
             }
             let leads = matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);

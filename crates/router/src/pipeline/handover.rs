@@ -368,7 +368,7 @@ impl Pipeline {
             // Lists of another size cannot be made from the old ones: then the new ones stay.
             if old.config() == fresh.config() || old.set(now, fresh.config().clone()).is_ok() {
                 // There may be other workers now, or none.
-                old.share(self.settings.shares.as_ref().map(|shares| shares.admission(at)));
+                old.share(self.settings.shares.as_ref().and_then(|shares| shares.admission(at)));
                 *new = Some(old);
             }
         }

@@ -74,7 +74,7 @@ impl Pipeline {
         wanted: &LinkConfig,
     ) -> Result<Option<AnyScheduler<QueuedPacket>>, CommandError> {
         wanted.core.check()?;
-        sharing::check_link(self.settings.shares.as_ref(), wanted)?;
+        sharing::check_link(self.settings.shares.as_ref(), at, wanted)?;
         if let (Some(fairdrop), Some(rate)) = (&self.fairdrop, wanted.core.rate) {
             fairdrop.check_rate(rate)?;
         }
@@ -213,7 +213,7 @@ impl Pipeline {
                     Some(built) => built,
                     None => Box::new(Admission::new(config, seed, now)?),
                 };
-                built.share(self.settings.shares.as_ref().map(|shares| shares.admission(at)));
+                built.share(self.settings.shares.as_ref().and_then(|shares| shares.admission(at)));
                 *admission = Some(built);
                 // What the link has counted so far is not of this admission's time.
                 slot.notify_admission(now, true);

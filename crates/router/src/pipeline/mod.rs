@@ -27,6 +27,8 @@
 //! - over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets` of all classes of all
 //!   links;
 //! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
+//! - of several workers: `Σ handed_on = Σ handed_in + Σ handed_lost + what is under way`, and over
+//!   all of one `… = Σ in_packets + Σ handed_on − Σ handed_in`: see [`hand`];
 //! - per port: `Σ sent_packets + exchange_sent + from_others = tx_packets + tx_waiting + Σ
 //!   tx_dropped + by_others`, of which the third and the last are zero but where ports share a
 //!   link ([`group`](self)).
@@ -63,6 +65,7 @@ mod fairdrop;
 mod flow_cache;
 mod forward;
 mod group;
+pub(crate) mod hand;
 mod handover;
 mod known;
 mod line;
@@ -121,6 +124,7 @@ pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use fairdrop::FairDrop;
 pub(crate) use flow_cache::FlowCache;
+use hand::Hand;
 use line::Followers;
 use losses::Losses;
 use neighbours::Neighbours;
@@ -132,6 +136,7 @@ use port::PortSlot;
 use receive::Receiver;
 use routing::Routing;
 use service::Services;
+use sharing::Part;
 pub use sharing::WorkerShares;
 pub(crate) use subscribers::Directories;
 pub(crate) use translations::{Translations, wanted as follows_translations};
@@ -229,9 +234,20 @@ pub struct Pipeline {
     watching: Option<Box<Watching>>,
     /// Drops before links that may still be looked into in this round.
     remembers: u8,
+    /// The way of packets to the first of several workers.
+    hand: Option<Hand>,
 }
 
 impl Settings {
+    /// What of the link at `at` is this worker's.
+    fn part_of(&self, at: usize) -> Part {
+        match &self.shares {
+            Some(shares) if shares.is_others(at) => Part::Nothing,
+            Some(shares) if !shares.is_one_workers(at) => Part::Some,
+            _ => Part::All,
+        }
+    }
+
     fn new(config: &RouterConfig, disciplines: Disciplines, shares: Option<WorkerShares>) -> Self {
         let section = &config.router;
         Self {
@@ -294,6 +310,7 @@ impl Settings {
             longest: 0,
             room: TX_QUEUE,
             behind: None,
+            is_others: shares.is_some_and(|shares| shares.is_others(at)),
             busiest: Busiest::new(self.seed.wrapping_add(at as u64), Nanos::ZERO),
             losses_before: Losses::new(),
             seen: None,
@@ -341,7 +358,7 @@ impl Pipeline {
         for (at, (port, link)) in config.ports.iter().zip(&config.links).enumerate() {
             let mut slot = settings.port(at, port, section.icmp_per_second)?;
             slot.start_control(now, link);
-            slot.tell(now, link, settings.shares.is_some(), classes);
+            slot.tell(now, link, settings.part_of(at), classes);
             slot.peer = config.peer_of(at);
             slot.link_at = config.link_of(at);
             ports.push(slot);
@@ -372,6 +389,10 @@ impl Pipeline {
             parts: Parts::default(),
             watching: None,
             remembers: 0,
+            hand: settings
+                .shares
+                .as_ref()
+                .map(|shares| Hand::new(shares, settings.class_names.len(), config.ports.len())),
             settings,
             ports,
             pool,
@@ -482,6 +503,8 @@ impl Pipeline {
 
     /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.
     pub fn stop(&mut self, now: Nanos) {
+        self.flush_handed();
+        self.take_handed(now);
         if let Some(cluster) = &mut self.cluster {
             cluster.drop_queues(None, Reason::Stopped, &mut self.pool);
         }

@@ -62,8 +62,18 @@ impl Translate<QueuedPacket> for Translated {
     }
 }
 
+/// Why a packet has no place here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Lost {
+    /// There is no buffer for it.
+    NoRoom,
+    /// The port that it leaves by, or waited for, is no more.
+    NoPort,
+}
+
 /// What the pieces of a parcel mean here.
-struct Names {
+#[derive(Debug)]
+pub(super) struct Names {
     /// By class of the other pipeline.
     classes: Vec<Class>,
     /// By port of the other pipeline; `None`: there is none of its name.
@@ -71,6 +81,12 @@ struct Names {
 }
 
 impl Names {
+    /// Of a parcel of this pipeline, or one like it.
+    pub(super) fn own(classes: usize, ports: usize) -> Self {
+        let classes = (0..classes as u16).map(Class).collect();
+        Self { classes, ports: (0..ports).map(Some).collect() }
+    }
+
     fn port(&self, number: u64) -> Result<Option<usize>, PortError> {
         let port = usize::try_from(number).ok().and_then(|at| self.ports.get(at));
         port.copied().ok_or(PortError::NotPassed("a port has no name"))
@@ -192,7 +208,14 @@ impl Pipeline {
                     frame.map_or_else(|| *none += 1, |frame| slot.tx.push_back(frame));
                 }
                 Piece::Ring | Piece::Queued => {
-                    let Some(packet) = self.take_packet(parcel, names, port)? else { continue };
+                    let packet = match self.take_packet(parcel, names, port)? {
+                        Ok(packet) => packet,
+                        Err(Lost::NoRoom) => {
+                            port.into_iter().for_each(|at| self.count_no_room(at));
+                            continue;
+                        }
+                        Err(Lost::NoPort) => continue,
+                    };
                     let link = &mut links[port.unwrap_or_default()];
                     let list = if piece == Piece::Ring { &mut link.ring } else { &mut link.queued };
                     list.push(packet);
@@ -216,31 +239,27 @@ impl Pipeline {
         }
     }
 
-    /// A packet for the link of a port; `None`: it has no place here, and is counted.
-    fn take_packet(
+    /// A packet for the link of a port.
+    pub(super) fn take_packet(
         &mut self,
         parcel: &mut Parcel,
         names: &Names,
         link: Option<usize>,
-    ) -> Result<Option<QueuedPacket>, PortError> {
+    ) -> Result<Result<QueuedPacket, Lost>, PortError> {
         let (leaves, class) = (names.port(parcel.take()?)?, names.class(parcel.take()?));
         let (arrival, lengths, bits) = (Nanos(parcel.take()?), parcel.take()?, parcel.take()?);
         let key = take_key(parcel)?;
         let frame = self.pool.take_passed(parcel)?;
-        let Some(frame) = frame else {
-            link.into_iter().for_each(|at| self.count_no_room(at));
-            return Ok(None);
-        };
+        let Some(frame) = frame else { return Ok(Err(Lost::NoRoom)) };
         let (Some(link), Some(port)) = (link, leaves) else {
-            // Of a port that is no more.
             self.pool.release(frame);
-            return Ok(None);
+            return Ok(Err(Lost::NoPort));
         };
         let flow = PackedFlow::new(&key);
         let bytes = self.pool.bytes(&frame);
         let behind = self.ports[link].behind.as_ref();
         let subscriber = behind.map_or(0, |behind| behind.place_of(&flow, bytes));
-        Ok(Some(QueuedPacket {
+        Ok(Ok(QueuedPacket {
             frame,
             flow,
             flow_hash: self.classifier.hash(&key),
@@ -286,7 +305,7 @@ impl Pipeline {
 }
 
 impl QueuedPacket {
-    fn pass_on(&self, pool: &FramePool, parcel: &mut Parcel) {
+    pub(super) fn pass_on(&self, pool: &FramePool, parcel: &mut Parcel) {
         parcel.put(self.port.index() as u64);
         parcel.put(self.class.index() as u64);
         parcel.put(self.arrival.0);

@@ -82,6 +82,8 @@ pub(super) struct PortSlot {
     pub(super) longest: usize,
     /// How many frames `tx` may hold before a link without a rate stops.
     pub(super) room: usize,
+    /// Its link is the first worker's, and this is another one.
+    pub(super) is_others: bool,
     /// The subscribers behind the link, if it has a tree.
     pub(super) behind: Option<Behind>,
     /// Who sends most by the link.

@@ -128,6 +128,9 @@ impl Pipeline {
     #[inline(always)] // or the packet is copied twice more
     pub(super) fn enqueue_at(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
         let slot = &mut self.ports[port];
+        if slot.is_others {
+            return self.hand_on(port, queued, pin);
+        }
         slot.control_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);
         if slot.admission.is_some() {

@@ -62,6 +62,7 @@ impl Pipeline {
         }
         let Reception { received, more, horizon, waiting } =
             self.receive_all(now, ports, receiving);
+        let received = received + self.take_handed(now);
         self.receiver.sort();
         self.meter.fetched(self.receiver.len());
         if received > 0
@@ -79,6 +80,7 @@ impl Pipeline {
             self.follow(horizon);
         }
         while self.advance(horizon, ports, &mut round) {}
+        self.flush_handed();
         self.end_accounts(&round);
         round
     }

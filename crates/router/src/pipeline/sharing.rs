@@ -1,13 +1,15 @@
-//! What one of several workers shares with the others: the outgoing links.
+//! What one of several workers shares with the others: the outgoing links. Those that cannot be
+//! shared are the first worker's, to which the others [hand](super::hand) their packets.
 
 use std::sync::Arc;
 
-use evenkeel_config::workers::{WorkersError, fairdrop_for_workers, link_for_workers};
+use evenkeel_config::workers::{fairdrop_for_workers, unshared_part};
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::share::SharedLink;
 
+use super::hand::{Handing, OWNER};
 use super::packet::QueuedPacket;
 use crate::error::CommandError;
 use crate::own::Disciplines;
@@ -18,12 +20,26 @@ pub struct WorkerShares {
     worker: usize,
     workers: usize,
     links: Arc<[Shares]>,
+    handing: Arc<Handing>,
+}
+
+/// What of a link is a worker's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    /// It is the only one, or has it for all.
+    All,
+    /// Others have their parts.
+    Some,
+    /// The first worker has it.
+    Nothing,
 }
 
 /// What the workers share of an outgoing link.
 #[derive(Clone, Debug)]
 struct Shares {
     link: Arc<SharedLink>,
+    /// It is the first worker's.
+    is_one_workers: bool,
     shadow: Arc<SharedShadow>,
 }
 
@@ -38,13 +54,40 @@ impl WorkerShares {
         if workers == 1 {
             return Ok(Vec::new());
         }
-        let shared = |link: &LinkConfig| {
+        let shared = |(link, unshared): (&LinkConfig, Option<_>)| {
             let shared = SharedLink::new(workers, config.classes.len(), config.router.max_catch_up);
             shared.set_rate(link.core.rate);
-            Shares { link: Arc::new(shared), shadow: Arc::new(SharedShadow::new(workers)) }
+            Shares {
+                link: Arc::new(shared),
+                is_one_workers: unshared.is_some(),
+                shadow: Arc::new(SharedShadow::new(workers)),
+            }
         };
-        let links: Arc<[_]> = config.links.iter().map(shared).collect();
-        Ok((0..workers).map(|worker| Self { worker, workers, links: Arc::clone(&links) }).collect())
+        let links: Arc<[_]> =
+            config.links.iter().zip(config.unshared_links()).map(shared).collect();
+        let handing = Arc::new(Handing::new(workers));
+        let of = |worker| Self {
+            worker,
+            workers,
+            links: Arc::clone(&links),
+            handing: Arc::clone(&handing),
+        };
+        Ok((0..workers).map(of).collect())
+    }
+
+    /// Whether the link at `at` is the first worker's.
+    pub(super) fn is_one_workers(&self, at: usize) -> bool {
+        self.links[at].is_one_workers
+    }
+
+    /// Whether the link at `at` is another worker's.
+    pub(super) fn is_others(&self, at: usize) -> bool {
+        self.is_one_workers(at) && self.worker != OWNER
+    }
+
+    /// Where packets for the first worker's links are handed over.
+    pub(crate) fn handing(&self) -> &Arc<Handing> {
+        &self.handing
     }
 
     /// Which of the workers it is, from 0.
@@ -63,8 +106,8 @@ impl WorkerShares {
     }
 
     /// What the admission of the link at `at` shares, and with which number.
-    pub(super) fn admission(&self, at: usize) -> (Arc<SharedLink>, usize) {
-        (self.link(at), self.worker)
+    pub(super) fn admission(&self, at: usize) -> Option<(Arc<SharedLink>, usize)> {
+        (!self.is_one_workers(at)).then(|| (self.link(at), self.worker))
     }
 
     fn link(&self, at: usize) -> Arc<SharedLink> {
@@ -94,21 +137,26 @@ pub(super) fn part(
     at: usize,
     built: AnyScheduler<QueuedPacket>,
 ) -> AnyScheduler<QueuedPacket> {
-    match shares {
+    match shares.filter(|shares| !shares.is_one_workers(at)) {
         None => built,
         Some(shares) => built.shared(shares.link(at), shares.worker),
     }
 }
 
-/// Whether a worker with these shares can have this link.
+/// Whether a link stays a shared one, or the first worker's, with these settings.
 pub(super) fn check_link(
     shares: Option<&WorkerShares>,
+    at: usize,
     link: &LinkConfig,
 ) -> Result<(), CommandError> {
-    match shares {
-        None => Ok(()),
-        Some(_) => link_for_workers(link)
-            .map_err(|part| WorkersError::Link { link: link.port.clone(), part }.into()),
+    let Some(shares) = shares else { return Ok(()) };
+    match (shares.is_one_workers(at), unshared_part(link)) {
+        (false, Some(part)) => Err(CommandError::NeedsReload(format!(
+            "link {} would be the first worker's: {part}",
+            link.port
+        ))),
+        // It stays the first worker's: that is right for every link, if slower.
+        _ => Ok(()),
     }
 }
 

@@ -110,6 +110,15 @@ impl PortSlot {
     }
 
     pub(super) fn link_view(&self, now: Nanos, class_names: &[String]) -> LinkSnapshot {
+        let view = self.whole_link_view(now, class_names);
+        if !self.is_others {
+            return view;
+        }
+        // It has nothing to do: what it knows is not to be added to what the owner knows.
+        LinkSnapshot { audit: None, admission: None, follow: None, tree: None, ..view }
+    }
+
+    fn whole_link_view(&self, now: Nanos, class_names: &[String]) -> LinkSnapshot {
         let link = &self.link;
         let held = link.held();
         let config = link.config();

@@ -106,6 +106,10 @@ pub(super) fn join_drained(
             Err(error) => broken = Some(error),
         }
     }
+    if let Some(first) = drained.first_mut() {
+        // What was under way to it.
+        first.pipeline.take_handed(sys::monotonic_now());
+    }
     broken.map_or(Ok(drained), Err)
 }
 

@@ -21,3 +21,4 @@ mod subscribers;
 mod through;
 mod watched;
 mod workers;
+mod workers_hand;

@@ -2,7 +2,6 @@
 //! do to it.
 
 use crate::common::{self, Bed, Udp, set_fairdrop};
-use evenkeel_config::workers::WorkersError;
 use evenkeel_config::{LinkChange, RouterConfig, parse_discipline};
 use evenkeel_core::settings;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};
@@ -98,7 +97,7 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
 
     let lct = parse_discipline("{ kind = \"lct\" }", &["light", "heavy"]).unwrap();
     let refused = workers[0].pipeline.change(now, &LinkChange::Discipline(lct).on("p1"));
-    assert!(matches!(refused, Err(CommandError::Workers(WorkersError::Link { .. }))));
+    assert!(matches!(refused, Err(CommandError::NeedsReload(_))), "{refused:?}");
     let refused = set_fairdrop(&mut workers[0], "groups", "class").unwrap_err();
     assert!(refused.to_string().contains("workers = 1"), "{refused}");
     for worker in &mut workers {

@@ -298,6 +298,9 @@ pub fn assert_conserved(snapshot: &Snapshot) {
             "what came in by a port: {port:?}"
         );
         handed += port.forwarded + port.originated - port.fragmented;
+        // Of several workers.
+        handed += port.handed_in;
+        entered += port.handed_on;
         held += port.waiting + port.originated_waiting + port.tx_waiting;
         let mut sent = 0;
         let (mut queued, mut through) = (0, 0);
