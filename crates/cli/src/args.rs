@@ -231,6 +231,10 @@ pub(crate) struct ShapeArgs {
     /// carries, and the rates follow it, down to this; without RATE to a tenth of them.
     #[arg(long, value_name = "RATE", value_parser = rate, num_args = 0..=1, require_equals = true)]
     pub(crate) follow: Option<Option<BitRate>>,
+    /// Threads that receive and send, each of which has some of the flows.
+    #[arg(long, value_name = "NUMBER", default_value = "1",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: u16,
     /// End after this time (60s), unless `evenkeel ctl confirm` comes before: for a first start
     /// over the very interface.
     #[arg(long, value_name = "TIME", value_parser = confirmation)]

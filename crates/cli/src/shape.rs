@@ -43,8 +43,10 @@ pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
 fn router_toml(args: &ShapeArgs) -> String {
     let ShapeArgs { interfaces, overhead, inside, .. } = args;
     let flag = if *inside { " --inside" } else { "" };
+    let several =
+        if args.workers > 1 { format!(" --workers {}", args.workers) } else { String::new() };
     let mut text = format!(
-        "# evenkeel shape {}{flag} --down {} --up {}{}{}\n\n\
+        "# evenkeel shape {}{flag} --down {} --up {}{}{}{several}\n\n\
          # The kernel routes, filters and translates as before; only the queues are ours.\n",
         interfaces.join(" "),
         rate_text(args.down),
@@ -52,6 +54,9 @@ fn router_toml(args: &ShapeArgs) -> String {
         overhead_argument(overhead),
         follow_argument(args),
     );
+    if args.workers > 1 {
+        text += &format!("[router]\nworkers = {}\n\n", args.workers);
+    }
     for interface in interfaces {
         let name = quoted(interface);
         text += &format!("[[port]]\nname = {name}\ninterface = {name}\nattach = \"inline\"\n\n");

@@ -172,13 +172,6 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
             fail(fields, "attach", &message);
         }
     }
-    if config.router.workers > 1
-        && let Some(section) = file.table("router")
-    {
-        let message = "attach = \"inline\" and \"bridge\", and own_traffic, work with workers = 1 \
-                       only";
-        fail(section, "workers", message);
-    }
     for role in ["cluster", "balancer"] {
         if let Some(section) = file.table(role) {
             let message = format!(

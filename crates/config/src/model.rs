@@ -212,7 +212,7 @@ settings! {
         /// Also what the machine itself sends by the interface of a routed port, and what the
         /// kernel forwards there from interfaces that are no ports, goes through the port's link;
         /// without, it passes by the link, and by its rate. ARP and neighbour discovery never wait.
-        /// Kernel 6.6 and newer, one worker.
+        /// Kernel 6.6 and newer.
         fixed own_traffic: bool = false;
     }
     plain {

@@ -11,6 +11,7 @@ use evenkeel_core::drop::FairDropConfig;
 use evenkeel_settings::read::{Fields, Reader};
 use thiserror::Error;
 
+use crate::control::LinkControl;
 use crate::model::{LinkConfig, RouterConfig};
 use crate::service::{ServiceConfig, Work};
 
@@ -45,6 +46,12 @@ pub enum WorkersError {
         /// Why it is one worker's.
         part: UnsharedPart,
     },
+    /// A link whose rate follows its line.
+    #[error(
+        "link {0}: kind = \"latency\" works with workers = 1 only: round trips are seen where both \
+         directions of a flow pass"
+    )]
+    Follows(String),
     /// A tunnel.
     #[error(
         "service {0:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel have \
@@ -150,6 +157,9 @@ impl RouterConfig {
             return Err(WorkersError::Role);
         }
         for (link, part) in self.links.iter().zip(self.unshared_links()) {
+            if matches!(link.control, Some(LinkControl::Latency(_))) {
+                return Err(WorkersError::Follows(link.port.clone()));
+            }
             let pins = link.admission.as_ref().is_some_and(|admission| admission.pinning.on);
             if let Some(part) = part.filter(|_| pins) {
                 return Err(WorkersError::Pinning { link: link.port.clone(), part });
@@ -188,7 +198,9 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
             reader.fail_at(file, key, format!("[{key}] {ONE_VOICE}"));
         }
     }
-    if let Err(error @ WorkersError::Pinning { .. }) = config.check_workers() {
+    if let Err(error @ (WorkersError::Pinning { .. } | WorkersError::Follows(_))) =
+        config.check_workers()
+    {
         reader.fail_at(section, "workers", error.to_string());
     }
     for (fields, service) in file.tables("service").zip(&config.services) {

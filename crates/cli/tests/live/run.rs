@@ -377,8 +377,8 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     });
     for (wrong, says) in [
         (
-            TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "lct\""),
-            ":19: link.discipline: kind = \"lct\" works with workers = 1 only",
+            format!("{TWO_WORKERS}control = {{ kind = \"latency\", max = \"20Mbit/s\" }}\n"),
+            "kind = \"latency\" works with workers = 1 only",
         ),
         (
             TWO_WORKERS.replace("workers = 2", "workers = 2\nseed = 1"),

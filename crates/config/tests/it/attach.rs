@@ -38,7 +38,6 @@ fn one_entry_is_two_ports_that_are_joined_each_with_a_link() {
 fn what_an_inline_port_cannot_have_is_refused_with_its_line() {
     for (rest, wanted) in [
         ("io = \"af-xdp\"\n", "router.toml:5: port.io: "),
-        ("[router]\nworkers = 2\n", "router.toml:6: router.workers: "),
         (
             "[balancer]\nport = \"wan\"\n[[balancer.forwarder]]\nid = 1\n\
              mac = \"02:00:00:00:01:01\"\n",
@@ -84,7 +83,6 @@ fn two_ports_are_bridged_neither_one_nor_three() {
         ("", "router.toml:4: port.attach: attach = \"bridge\" joins two ports: 1 has it"),
         (third, "3 have it"),
         ("attach = \"bridge\"\nio = \"af-xdp\"\n", "router.toml:12: port.io: "),
-        ("attach = \"bridge\"\n[router]\nworkers = 2\n", "router.workers: "),
     ] {
         let errors = bridge(rest).unwrap_err();
         assert!(errors.contains(wanted), "{rest}: {errors}");
@@ -116,7 +114,6 @@ fn own_traffic_comes_by_a_port_of_its_own_to_the_link_of_a_routed_one() {
     for (rest, wanted) in [
         ("optional = true\n", "router.toml:4: port.own_traffic: not together with `optional`"),
         ("attach = \"inline\"\n", "router.toml:4: port.own_traffic: "),
-        ("[router]\nworkers = 2\n", "router.toml:6: router.workers: "),
         ("[[port]]\nname = \"wan-own\"\ninterface = \"eth9\"\n", "router.toml:6: port.name: "),
     ] {
         let errors = parsed(rest).unwrap_err().to_string();

@@ -319,14 +319,24 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     let link = |rest: &str| {
         format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}")
     };
-    refused(&link("discipline = { kind = \"lct\" }"), "link.discipline", 6, one);
-    let hash = "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }";
-    refused(&link(hash), "link.discipline", 6, one);
-    for key in ["per_user = true", "flushing = \"efm\""] {
-        let admission = format!("discipline = {{ kind = \"pdrr\" }}\n[link.admission]\n{key}");
-        refused(&link(&admission), "link.admission", 7, one);
+    let latency = "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }";
+    refused(&link(latency), "router.workers", 2, one);
+    let pinning =
+        "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\npinning = true";
+    refused(&link(pinning), "router.workers", 2, "pinning does not work with several workers");
+    // What cannot be shared is the first worker's.
+    for rest in [
+        "discipline = { kind = \"lct\" }",
+        "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }",
+        "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true",
+        "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"efm\"",
+        "shaper = { rate = \"1Mbit/s\", burst = \"3KiB\" }",
+        "discipline = { kind = \"pfq\" }",
+    ] {
+        let text = format!("{}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n", link(rest));
+        let config = RouterConfig::parse(&text, "r.toml").unwrap();
+        assert_eq!(config.unshared_links()[0].is_none(), rest.contains("pfq"), "{rest}");
     }
-    refused(&link("shaper = { rate = \"1Mbit/s\", burst = \"3kB\" }"), "link.shaper", 6, one);
     let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
     refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");

@@ -146,7 +146,6 @@ fn what_a_tree_cannot_be_together_with_is_refused() {
     let router = ROUTER.replace("LIST", "list.csv");
     let refused = |more: &str| load(folder.path(), &format!("{router}{more}")).unwrap_err();
     assert!(refused("[fairdrop]\n").contains("not together with [fairdrop]"));
-    assert!(refused("[router]\nworkers = 2\n").contains("works with workers = 1 only"));
     let other =
         router.replace("rate = \"1Gbit/s\"", "rate = \"1Gbit/s\"\ndiscipline = { kind = \"pfq\" }");
     let told = load(folder.path(), &other).unwrap_err();

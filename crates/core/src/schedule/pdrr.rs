@@ -127,7 +127,7 @@ settings! {
         /// with every gap. 0: not at all, as published.
         live afl_linger: Nanos = Nanos::ZERO, in AFL_LINGER_RANGE;
         /// Who gets the same: flows, hosts, or hosts and within each its flows. With hosts the fair
-        /// rate is that of a host, and the link has one worker.
+        /// rate is that of a host, and of several workers the first one has the link.
         fixed fair: Fair = Fair::Flow;
     }
     parts {

@@ -225,27 +225,27 @@ fn open_socket(
 
     bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
     if let Some(number) = options.fanout {
-        // A number that all workers know without telling each other, and that a re-created
-        // interface does not share with what it was.
-        let group = FANOUT_GROUPS ^ (ifindex & 0x7fff) ^ u32::from(number & 1) << 15;
-        let value = (libc::PACKET_FANOUT_HASH << 16) | group;
-        // What a group ignores is its own option. Older kernels have none: they keep what a member
-        // sends from its group, but not what others send.
-        set_option(
-            fd,
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT,
-            &(value | FANOUT_IGNORE_OUTGOING << 16),
-        )
-        .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
-        .map_err(failed("joining the fanout group"))?;
+        join_fanout(fd, ifindex, number).map_err(failed("joining the fanout group"))?;
         refuse_handed_over(fd).map_err(failed("receiving from the fanout group"))?;
     }
     Ok((socket, ring))
 }
 
+/// Joins the bound sockets of this number at an interface, which share what it receives.
+pub(crate) fn join_fanout(fd: BorrowedFd<'_>, ifindex: u32, number: u8) -> io::Result<()> {
+    // A number that all workers know without telling each other, and that a re-created interface
+    // does not share with what it was.
+    let group = FANOUT_GROUPS ^ (ifindex & 0x7fff) ^ u32::from(number & 1) << 15;
+    let value = (libc::PACKET_FANOUT_HASH << 16) | group;
+    // What a group ignores is its own option. Older kernels have none: they keep what a member
+    // sends from its group, but not what others send.
+    let ignoring = value | FANOUT_IGNORE_OUTGOING << 16;
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &ignoring)
+        .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
+}
+
 /// Attaches a filter that lets nothing pass.
-fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     filter(fd, [step(libc::BPF_RET | libc::BPF_K, 0, 0)])
 }
 

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use super::inbox::{Inbox, Received};
 use super::program;
 use crate::af_packet::device::{Device, bind};
+use crate::af_packet::{join_fanout, refuse_all};
 use crate::error::PortError;
 use crate::interface::Interface;
 use crate::parcel::{Kind, Parcel};
@@ -54,21 +55,33 @@ pub struct InlinePort {
     scratch: Vec<u8>,
     /// The longest super-frame that is handed over whole, bytes on the wire.
     longest: usize,
+    /// The group of sockets that share what is received.
+    fanout: Option<u8>,
 }
 
 impl InlinePort {
     /// Opens a side of `interface`, or of our end of its pair, in the network namespace of the
-    /// calling thread.
+    /// calling thread. `fanout`: it shares what is received with others of this number, as
+    /// [packet sockets](crate::af_packet::AfPacketOptions) do.
     ///
     /// # Errors
     /// There is no such interface, it is not Ethernet, or the process lacks CAP_NET_RAW and
     /// CAP_NET_ADMIN.
-    pub fn open(interface: &str, side: Side) -> Result<Self, PortError> {
-        let open = |found: &Interface| open_sockets(interface, found.index, side);
+    pub fn open(interface: &str, side: Side, fanout: Option<u8>) -> Result<Self, PortError> {
+        let open = |found: &Interface| open_sockets(interface, found.index, side, fanout);
         let (device, (receiver, sender)) = Device::open(interface, open)?;
+        Ok(Self::of(device, side, fanout, (receiver, sender)))
+    }
+
+    fn of(
+        device: Device,
+        side: Side,
+        fanout: Option<u8>,
+        (receiver, sender): (OwnedFd, OwnedFd),
+    ) -> Self {
         let (inbox, scratch) = (Inbox::new(), Vec::new());
-        let day = DayClock::default();
-        Ok(Self { device, day, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
+        let (day, segment, longest) = (DayClock::default(), 0, 0);
+        Self { device, day, side, receiver, sender, inbox, segment, scratch, longest, fanout }
     }
 
     /// The side of another process, with its sockets, in the network namespace of the calling
@@ -76,16 +89,19 @@ impl InlinePort {
     ///
     /// # Errors
     /// The sockets are not bound to that interface, or are of another kind.
-    pub fn adopt(interface: &str, side: Side, parcel: &mut Parcel) -> Result<Self, PortError> {
+    pub fn adopt(
+        interface: &str,
+        side: Side,
+        fanout: Option<u8>,
+        parcel: &mut Parcel,
+    ) -> Result<Self, PortError> {
         parcel.expect(Kind::Inline)?;
         if parcel.take()? != side as u64 {
             return Err(PortError::NotPassed("it is another side of the interface"));
         }
         let (receiver, sender) = (parcel.take_file()?, parcel.take_file()?);
         let (device, ()) = Device::of(interface, receiver.as_fd())?;
-        let (inbox, scratch) = (Inbox::new(), Vec::new());
-        let day = DayClock::default();
-        Ok(Self { device, day, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
+        Ok(Self::of(device, side, fanout, (receiver, sender)))
     }
 
     /// Hands over the front frame of the inbox, or as many of its segments as `most` allows.
@@ -178,7 +194,12 @@ fn whole(
     Some(whole)
 }
 
-fn open_sockets(name: &str, ifindex: u32, side: Side) -> Result<(OwnedFd, OwnedFd), PortError> {
+fn open_sockets(
+    name: &str,
+    ifindex: u32,
+    side: Side,
+    fanout: Option<u8>,
+) -> Result<(OwnedFd, OwnedFd), PortError> {
     let failed = |what: &str| {
         let what = format!("{what} for interface {name}");
         move |error: io::Error| PortError::from_io(what, error)
@@ -201,17 +222,33 @@ fn open_sockets(name: &str, ifindex: u32, side: Side) -> Result<(OwnedFd, OwnedF
         .map_err(failed("asking for receive stamps"))?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
         .map_err(failed("setting the receive buffer"))?;
+    if side == Side::Bridge {
+        receive_all(fd, ifindex).map_err(failed("receiving what is for others"))?;
+    }
     let filter = match side {
         Side::Wire => Some(program::received()),
         Side::Kernel => Some(program::redirected()),
         Side::Bridge => None,
     };
-    if let Some(filter) = filter {
-        attach_filter(fd, &filter).map_err(failed("attaching a filter"))?;
+    let filter_it = || match &filter {
+        Some(filter) => attach_filter(fd, filter).map_err(failed("attaching a filter")),
+        None => Ok(()),
+    };
+    let bind_it = || bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"));
+    if let Some(number) = fanout {
+        // Between binding and joining it would receive what the group has already.
+        refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
+        bind_it()?;
+        join_fanout(fd, ifindex, number).map_err(failed("joining the fanout group"))?;
+        if filter.is_none() {
+            set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+                .map_err(failed("detaching a filter"))?;
+        }
+        filter_it()?;
     } else {
-        receive_all(fd, ifindex).map_err(failed("receiving what is for others"))?;
+        filter_it()?;
+        bind_it()?;
     }
-    bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
 
     let sender = open()?;
     let fd = sender.as_fd();
@@ -339,9 +376,9 @@ impl Port for InlinePort {
     }
 
     fn reopen(&mut self) -> Result<bool, PortError> {
-        let Self { device, side, receiver, .. } = self;
+        let Self { device, side, receiver, fanout, .. } = self;
         let name = device.name.clone();
-        let open = |found: &Interface| open_sockets(&name, found.index, *side);
+        let open = |found: &Interface| open_sockets(&name, found.index, *side, *fanout);
         let Some((receiver, sender)) = device.reopen(receiver.as_fd(), open)? else {
             return Ok(false);
         };

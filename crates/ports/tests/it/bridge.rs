@@ -44,7 +44,7 @@ fn pass(passing: &Passing) {
     let heart = Heartbeat::new(Nanos::from_millis(200)).unwrap();
     let mut beater = Beater::new(Arc::clone(&heart), 0);
     let mut pool = FramePool::new(4096);
-    let mut ports = ["ra", "rb"].map(|name| InlinePort::open(name, Side::Bridge).unwrap());
+    let mut ports = ["ra", "rb"].map(|name| InlinePort::open(name, Side::Bridge, None).unwrap());
     let _bridged = ["ra", "rb"].map(|name| Bridged::attach(name, &heart).unwrap());
     // What came before the programs were there, the kernel has passed on.
     let mut burst = Vec::new();

@@ -37,8 +37,8 @@ fn pass(passing: &Passing) {
     let mut beater = Beater::new(Arc::clone(&heart), 0);
     let _inline = Inline::attach("rb", names, &heart).unwrap();
     let mut pool = FramePool::new(8192);
-    let mut wire = InlinePort::open("rb", Side::Wire).unwrap();
-    let mut kernel = InlinePort::open("eku-rb", Side::Kernel).unwrap();
+    let mut wire = InlinePort::open("rb", Side::Wire, None).unwrap();
+    let mut kernel = InlinePort::open("eku-rb", Side::Kernel, None).unwrap();
     let mut burst: Vec<RxFrame> = Vec::new();
     let (mut out, mut inward) = (VecDeque::new(), VecDeque::new());
     while !passing.stop.load(Ordering::Relaxed) {

@@ -213,7 +213,7 @@ fn super_frames_are_cut_as_the_kernel_cuts_them() {
     let (mut ours, mut kernels) = inside(&lab, "b", || {
         let options = AfPacketOptions { ring_frames: 16_384, ..AfPacketOptions::default() };
         let kernels = AfPacketPort::open("wb", options).unwrap();
-        (InlinePort::open("vb", Side::Wire).unwrap(), kernels)
+        (InlinePort::open("vb", Side::Wire, None).unwrap(), kernels)
     });
     let mut pool = FramePool::new(20_000);
     let mut runner = TestRunner::deterministic();

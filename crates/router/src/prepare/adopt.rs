@@ -88,7 +88,10 @@ impl WorkerBuilder<'_> {
         }
         let interface = port.interface.as_str();
         let opened: Box<dyn Port> = match side_of(port.attach()) {
-            Some(side) => Box::new(InlinePort::adopt(interface, side, passed)?),
+            Some(side) => {
+                let fanout = self.fanout(at);
+                Box::new(InlinePort::adopt(interface, side, fanout, passed)?)
+            }
             None => {
                 let opened = self.adopt_device(at, interface, passed)?;
                 if HandOver::<Box<dyn Port>>::is_next(passed) {

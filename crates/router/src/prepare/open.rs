@@ -119,12 +119,17 @@ impl WorkerBuilder<'_> {
         Box::new(LatePort::new(&port.interface, Box::new(open)))
     }
 
+    /// The group of the packet sockets of a port, if there are other workers.
+    pub(super) fn fanout(&self, at: usize) -> Option<u8> {
+        self.xdp_parts[at].is_some().then(|| self.fanout_groups[at])
+    }
+
     /// How the packet sockets of a port are opened.
     pub(super) fn packet_options(&mut self, at: usize) -> AfPacketOptions {
         // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
         // need be doubles the memory that frames pass through.
         let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
-        let fanout = self.xdp_parts[at].is_some().then(|| self.fanout_groups[at]);
+        let fanout = self.fanout(at);
         let marked = self.worker.config.ports[at].own_traffic;
         AfPacketOptions { max_frame, fanout, marked, whole: true, ..AfPacketOptions::default() }
     }
@@ -132,7 +137,7 @@ impl WorkerBuilder<'_> {
     /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
     fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
         if let Some(side) = side_of(port.attach()) {
-            return match InlinePort::open(&port.interface, side) {
+            return match InlinePort::open(&port.interface, side, self.fanout(at)) {
                 Ok(opened) => Ok(Box::new(opened)),
                 Err(error) => Err(port_error(&port.name, error)),
             };
