@@ -56,6 +56,7 @@ soak: setup prove
 	@scripts/cluster-repeat.sh 5
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel --test live two_routers_keep -- --ignored --nocapture
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel --test live plans_hold -- --ignored --nocapture
+	@$(CARGO) test --profile lab --locked --quiet -p evenkeel --test live it_goes_on -- --ignored --nocapture
 	@EVENKEEL_KILLS=600 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live f10_a_router_killed -- --nocapture --test-threads 1
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live shape::a_full_line -- --nocapture --test-threads 1
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live short_queues -- --nocapture --test-threads 1

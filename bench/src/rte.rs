@@ -9,6 +9,7 @@ use evenkeel_ports::tsc::Tsc;
 
 use crate::flows::ManyFlows;
 use crate::timing::{Case, Rounds};
+use crate::tree::{Full, TWO_LEVELS};
 
 /// Pipes of `rte_sched`; each has 16 queues, and as many packets wait.
 const PIPES: [u32; 2] = [256, 4_096];
@@ -51,6 +52,13 @@ pub(crate) fn run(program: &Path) -> ExitCode {
             let time: Box<dyn FnMut() -> f64> =
                 Box::new(move || many.time_calls(u64::from(BURSTS), &tsc));
             cases.push((format!("{kind}, {queues} flows"), time));
+        }
+        for kind in ["tree", TWO_LEVELS] {
+            let mut full = Full::new(kind, queues);
+            full.run(u64::from(BURSTS * BURST));
+            let time: Box<dyn FnMut() -> f64> =
+                Box::new(move || full.time_calls(u64::from(BURSTS), &tsc));
+            cases.push((format!("{kind}, {queues} subscribers"), time));
         }
         let rounds = Rounds::run(ROUNDS, &mut cases);
         println!(

@@ -11,7 +11,8 @@ use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::tree::{Kind, LINK, Plan, PlanNode, TreeConfig, UNKNOWN};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
-use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
+use evenkeel_ports::tsc::Tsc;
 
 use crate::instructions;
 use crate::timing::{Case, Rounds};
@@ -75,8 +76,8 @@ fn mail(person: u32, to: u32, now: Nanos) -> Mail {
     Mail { flow: PackedFlow::new(&flow), hash: hash ^ hash >> 29, to, arrival: now }
 }
 
-/// Sites of sectors of people, and the places of these.
-fn town(people: u32, cap: Option<BitRate>) -> (Plan, Vec<u32>) {
+/// Sites of sectors of people, with caps of these and of a sector, and the people's places.
+fn town(people: u32, cap: Option<BitRate>, of_sector: Option<BitRate>) -> (Plan, Vec<u32>) {
     let mut plan = Plan::default();
     let mut at = UNKNOWN;
     let mut put = |kind, parent, cap, weight| {
@@ -92,7 +93,7 @@ fn town(people: u32, cap: Option<BitRate>) -> (Plan, Vec<u32>) {
             site = put(Kind::Inner, LINK, None, 1_000);
         }
         if person % IN_SECTOR == 0 {
-            sector = put(Kind::Inner, site, None, 1_000);
+            sector = put(Kind::Inner, site, of_sector, 1_000);
         }
         places.push(put(Kind::Leaf, sector, cap, 1_000 + person % 4 * 500));
     }
@@ -101,6 +102,8 @@ fn town(people: u32, cap: Option<BitRate>) -> (Plan, Vec<u32>) {
 
 /// Flat PDRR first: what the others are compared with.
 pub(crate) const KINDS: [&str; 3] = ["pdrr", "tree", "tree-caps"];
+/// Caps of people and of sectors: token buckets at two levels, as `rte_sched` has them.
+pub(crate) const TWO_LEVELS: &str = "tree-two-caps";
 /// Numbers of subscribers of which instructions are counted.
 pub(crate) const COUNTED: [u32; 2] = [1_000, 100_000];
 
@@ -109,8 +112,9 @@ fn config(kind: &str, people: u32) -> (DisciplineConfig, Vec<u32>) {
     let buffer = people * 3;
     // Each may send a tenth more than its part: caps are looked at, and bind now and then.
     let part = 1_038 * 8 * 1_000_000_000 / SPACING / u64::from(people);
-    let cap = (kind == "tree-caps").then_some(BitRate(part * 11 / 10));
-    let (plan, places) = town(people, cap);
+    let cap = (kind != "tree").then_some(BitRate(part * 11 / 10));
+    let of_sector = (kind == TWO_LEVELS).then(|| BitRate(part * u64::from(IN_SECTOR) * 11 / 10));
+    let (plan, places) = town(people, cap, of_sector);
     let config = match kind {
         "pdrr" => DisciplineConfig::Pdrr(PdrrConfig {
             buffer: Buffer::packets(buffer),
@@ -152,22 +156,52 @@ impl Full {
         let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
     }
 
+    /// Who the packets of a burst were for, and how many left.
+    fn leave(&mut self) -> ([u32; BURST as usize], usize) {
+        self.now += Nanos(SPACING * BURST);
+        let (mut people, mut count) = ([0; BURST as usize], 0);
+        for _ in 0..BURST {
+            let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+            if let Some(packet) = self.scheduler.dequeue(self.now, &mut lost) {
+                let IpAddr::V4(address) = packet.flow().destination else { continue };
+                people[count] = address.to_bits() & 0xff_ffff;
+                count += 1;
+            }
+        }
+        (people, count)
+    }
+
     /// A packet leaves, and another of the same person comes: all stay backlogged.
     pub(crate) fn run(&mut self, packets: u64) {
         for _ in 0..packets / BURST {
-            self.now += Nanos(SPACING * BURST);
-            let mut came = [0; BURST as usize];
-            let mut count = 0;
-            for _ in 0..BURST {
-                let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
-                if let Some(packet) = self.scheduler.dequeue(self.now, &mut lost) {
-                    let IpAddr::V4(address) = packet.flow().destination else { continue };
-                    came[count] = address.to_bits() & 0xff_ffff;
-                    count += 1;
-                }
-            }
-            came[..count].iter().for_each(|person| self.arrive(*person));
+            let (people, count) = self.leave();
+            people[..count].iter().for_each(|person| self.arrive(*person));
         }
+    }
+
+    /// Nanoseconds per packet of `bursts` bursts that leave and are replaced: the calls alone, and
+    /// not how the packets that come are made up.
+    pub(crate) fn time_calls(&mut self, bursts: u64, tsc: &Tsc) -> f64 {
+        let (mut cycles, mut packets) = (0, 0);
+        for _ in 0..bursts {
+            let begin = tsc.now();
+            let (people, count) = self.leave();
+            cycles += tsc.now().0.saturating_sub(begin.0);
+            let mails: Vec<Mail> = people[..count]
+                .iter()
+                .map(|person| mail(*person, self.places[*person as usize], self.now))
+                .collect();
+            let begin = tsc.now();
+            mails.iter().for_each(|mail| self.scheduler.prefetch_bucket(mail.hash));
+            mails.iter().for_each(|mail| self.scheduler.prefetch(mail.hash));
+            for mail in mails {
+                let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+                let _ = black_box(self.scheduler.enqueue(self.now, mail, &mut lost));
+            }
+            cycles += tsc.now().0.saturating_sub(begin.0);
+            packets += count as u64;
+        }
+        tsc.to_nanos(Cycles(cycles)).0 as f64 / packets.max(1) as f64
     }
 
     fn time(&mut self) -> f64 {
@@ -217,7 +251,7 @@ pub(crate) fn run() {
 fn memory() {
     println!("Memory of one direction, without traffic: names and prefixes apart");
     for people in PEOPLE {
-        let (plan, _) = town(people, Some(BitRate::from_mbps(100)));
+        let (plan, _) = town(people, Some(BitRate::from_mbps(100)), None);
         let (plan, buffer) = (Arc::new(plan), 64);
         let config = DisciplineConfig::Tree(TreeConfig { plan, buffer, ..TreeConfig::default() });
         let mut built = None;

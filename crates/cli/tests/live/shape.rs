@@ -17,7 +17,16 @@ const LINE: &str = "wan --down 40Mbit/s --up 10Mbit/s";
 
 #[test]
 fn a_gateway_is_shaped_and_nothing_else_changes() {
-    let Some(mut home) = Home::new("shape") else { return };
+    shapes_and_changes_nothing_else("shape", LINE);
+}
+
+#[test]
+fn a_gateway_is_shaped_by_two_workers_as_by_one() {
+    shapes_and_changes_nothing_else("shapetwo", &format!("{LINE} --workers 2"));
+}
+
+fn shapes_and_changes_nothing_else(test: &str, line: &str) {
+    let Some(mut home) = Home::new(test) else { return };
     // Rules count the same packets, each time.
     let mut before = home.counted();
     let mut counts = |home: &Home, when: &str| {
@@ -34,7 +43,7 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
     counts(&home, "at first");
     let without = counts(&home, "before");
     assert!(without.iter().all(|(_, packets, _)| *packets > 0), "every rule counts: {without:?}");
-    home.start(LINE);
+    home.start(line);
     let through = home.sent("wan").0;
     assert_eq!(counts(&home, "while it runs"), without, "what rules count while it runs");
     assert!(home.sent("wan").0 > through + 150, "and it passes the links");
@@ -58,6 +67,18 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
         assert!(count("rx_segments") <= most * count("rx_packets"), "{port}");
         assert!(count("cut") > 0, "{port}");
     }
+    // Of several workers each has received something, and the first one has sent all.
+    for worker in shown["workers"].as_array().into_iter().flatten() {
+        let ports = worker["ports"].as_array().unwrap();
+        assert!(ports.iter().all(|port| port["rx_packets"].as_u64() > Some(0)), "{worker}");
+    }
+    if shown["workers"][1].is_object() {
+        let handed = |name: &str| -> u64 {
+            shown["ports"].as_array().unwrap().iter().map(|port| port[name].as_u64().unwrap()).sum()
+        };
+        println!("handed on: {}, lost of it: {}", handed("handed_on"), handed("handed_lost"));
+        assert!(handed("handed_in") > 0 && handed("handed_lost") == 0, "{shown}");
+    }
     // The box's own traffic goes through the links as well.
     let (before, _) = home.sent("wan");
     home.net.output("g", "ping -n -c 5 -i 0.2 10.2.0.2");
@@ -72,7 +93,7 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
     // Killed, it leaves the kernel forwarding; the next one takes the pair over.
     home.kill("-KILL");
     home.is_as_ever("after kill -9");
-    home.start(LINE);
+    home.start(line);
     home.is_as_ever("after a restart");
     home.kill("-TERM");
     counts(&home, "at the end");
@@ -157,15 +178,25 @@ fn load(home: &Home, seconds: u64) -> Loaded {
 
 #[test]
 fn a_full_line_does_not_make_others_wait() {
-    let Some(mut home) = Home::new("bufferbloat") else { return };
-    home.start("wan --down 100Mbit/s --up 20Mbit/s");
+    let line = "wan --down 100Mbit/s --up 20Mbit/s";
+    full_line("bufferbloat", line, |table| measured("inline-loaded", table));
+}
+
+#[test]
+fn nor_does_it_with_two_workers() {
+    full_line("bufferbloat2", "wan --down 100Mbit/s --up 20Mbit/s --workers 2", |_| ());
+}
+
+fn full_line(test: &str, line: &str, tell: impl Fn(&str)) {
+    let Some(mut home) = Home::new(test) else { return };
+    home.start(line);
     let mut tries = 0;
     loop {
         let begun = Processors::now();
         let seconds = std::env::var("EVENKEEL_LOADED").map_or(4, |text| text.parse().unwrap());
         let loaded = load(&home, seconds);
         let missing = begun.missing();
-        println!("bufferbloat: {loaded:.3?}, {missing:?}");
+        println!("{test}: {loaded:.3?}, {missing:?}");
         let holds = loaded.up >= 0.98
             && loaded.down >= 0.98
             && loaded.up.max(loaded.down) < 1.01
@@ -173,13 +204,13 @@ fn a_full_line_does_not_make_others_wait() {
             // A seventeenth of the upload, less headers.
             && loaded.own >= 0.8 * 20.0 / 17.0;
         if holds {
-            measured("inline-loaded", &loaded.table(seconds));
+            tell(&loaded.table(seconds));
             break;
         }
         tries += 1;
         if tries == 3 {
             let Some(why) = missing else { panic!("{loaded:?}") };
-            println!("not judged: bufferbloat: {why}");
+            println!("not judged: {test}: {why}");
             break;
         }
     }

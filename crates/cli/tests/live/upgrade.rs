@@ -167,6 +167,13 @@ fn it_goes_on_in_another_process_inline() {
 }
 
 #[test]
+#[ignore = "as long as the others: make soak"]
+fn it_goes_on_in_another_process_inline_with_two_workers() {
+    let config = format!("[router]\nworkers = 2\n{INLINE}{LINK}");
+    goes_on("upgrade, inline, two workers", &config, 1, false);
+}
+
+#[test]
 fn it_goes_on_in_another_process_on_af_xdp_with_two_workers() {
     let config = format!("[router]\nio = \"af-xdp\"\nworkers = 2\n{ROUTED}{LINK}");
     goes_on("upgrade, AF_XDP, two workers", &config, 2, true);

@@ -211,7 +211,7 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
         sleep(Duration::from_millis(1_200) * workers as u32);
         let first = lab.snapshot();
         sleep(Duration::from_secs(2) * workers as u32);
-        let (last, missing) = (lab.snapshot(), begun.missing());
+        let (last, missing) = (lab.snapshot(), begun.shared());
         let done: Vec<Done> = std::iter::zip(workers_of(&first), workers_of(&last))
             .map(|(before, after)| Done::by(after).since(&Done::by(before)))
             .collect();

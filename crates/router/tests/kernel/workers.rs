@@ -56,9 +56,12 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
         let of = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| snapshot.ports.iter().map(count).sum::<u64>();
         (of(|port| port.handed_on), of(|port| port.handed_in), of(|port| port.handed_lost))
     };
-    // Each ping is a flow: of some, half come by the second worker.
-    for _ in 0..12 {
-        let said = lab.net.output("a", "ping -n -c 5 -i 0.02 -W 1 10.2.0.2");
+    // To each address a flow: of twelve, half come by the second worker.
+    for host in 2..14 {
+        if host > 2 {
+            lab.net.ip("b", &format!("addr add 10.2.0.{host}/24 dev b0"));
+        }
+        let said = lab.net.output("a", &format!("ping -n -c 5 -i 0.02 -W 1 10.2.0.{host}"));
         assert!(said.contains(" 0% packet loss"), "{said}");
         let worst: f64 = said.rsplit('/').nth(1).unwrap().parse().unwrap();
         // Without being woken it would look once in 50 ms.
