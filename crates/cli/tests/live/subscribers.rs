@@ -170,6 +170,41 @@ impl Town {
         println!("{}", self.ctl("audit"));
     }
 
+    /// A certificate for a customer says what he was told and had; whom others are behind is none.
+    fn certifies(&self, name: &str, mbps: f64) {
+        let path = |file: &str| self.folder.path().join(file).display().to_string();
+        let (key, out, socket) = (path("key"), path("today.json"), path("control.sock"));
+        let evenkeel = |words: &[&str]| {
+            Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(words).output().unwrap()
+        };
+        let made = evenkeel(&["audit", "keygen", &key]);
+        let public = String::from_utf8(made.stdout).unwrap();
+        let certify = |name: &str| {
+            let signs = ["--key", &key, "--out", &out, "--socket", &socket];
+            let what = ["audit", "certify", "--for", "2s", "--subscriber", name];
+            evenkeel(&[&what[..], &signs].concat())
+        };
+        let refused = certify("north");
+        let said = text(&refused);
+        assert!(!refused.status.success() && said.contains("others are behind"), "{said}");
+        let signed = certify(name);
+        let said = text(&signed);
+        assert!(signed.status.success() && said.contains(name), "{said}");
+        println!("{said}");
+        let told = evenkeel(&["audit", "verify", &out, "--key", public.trim(), "--json"]);
+        let payload: Value = serde_json::from_slice(&told.stdout).unwrap();
+        let of = |link: &str| -> Value {
+            let mut all = payload["subscribers"].as_array().unwrap().iter();
+            all.find(|one| one["link"] == link && one["subscriber"] == name).unwrap().clone()
+        };
+        let (down, up) = (of("lan"), of("wan"));
+        assert_eq!((&down["down"], &up["down"]), (&true.into(), &false.into()), "{payload}");
+        assert_eq!((&down["told_bps"], &down["changed"]), (&30_000_000.into(), &false.into()));
+        let had = down["delivered_bps"].as_f64().unwrap() / 1e6;
+        assert!((had / mbps - 1.0).abs() < 0.1, "{had} of {mbps} Mbit/s: {down}");
+        assert!(down["wait_us"][1].as_u64().is_some(), "{down}");
+    }
+
     /// Echo requests to somebody, 100 a second.
     fn ping(&self, host: u32, count: usize) -> Running {
         self.net.start("a", &format!("ping -n -c {count} -i 0.01 -W 1 {}", address(host)))
@@ -273,5 +308,6 @@ fn list_is_applied(test: &str, workers: u16) {
     let north = town.rate("north");
     assert!((north / SITE - 1.0).abs() < 0.01, "{north} Mbit/s");
     town.promises_are_kept();
+    town.certifies(&known[1], SITE / NEIGHBOURS.len() as f64);
     drop((servers, neighbours));
 }
