@@ -281,7 +281,7 @@ fn show(snapshot: &Snapshot) -> String {
             port.to_host,
             port.tx_packets,
             port.dropped.values().chain(port.tx_dropped.values()).sum(),
-            port.ring_loss,
+            port.ring_loss + port.handed_lost,
         ];
         let state = if port.up { "up" } else { "down" };
         let names = [port.name.clone(), port.interface.clone(), state.to_owned()];
@@ -389,7 +389,7 @@ fn workers(snapshot: &Snapshot) -> String {
             ports(|port| port.tx_packets),
             ports(|port| port.dropped.values().chain(port.tx_dropped.values()).sum())
                 + links.flat_map(|class| class.dropped.values()).sum::<u64>(),
-            ports(|port| port.ring_loss),
+            ports(|port| port.ring_loss + port.handed_lost),
             worker.links.iter().map(|link| link.queued).sum(),
             worker.buffers.free,
         ];

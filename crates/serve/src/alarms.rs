@@ -254,16 +254,8 @@ pub(crate) fn signs(
     if let Some(text) = beside(window, rates) {
         bad(Kind::NotShaped, "", text);
     }
-    for counted in &window.ports {
-        let per_second = counted.ring_loss as f64 / rates.length_s.max(1e-9);
-        if counted.ring_loss as f64 > counted.rx_packets as f64 / 1e3 {
-            let name = &counted.name;
-            let text = format!(
-                "port {name}: the kernel loses {per_second:.0} frames per second before the router \
-                 sees them: it is too slow for what comes"
-            );
-            bad(Kind::KernelLoss, name, text);
-        }
+    for (name, text) in too_slow(window, rates) {
+        bad(Kind::KernelLoss, name, text);
     }
     for (what, text) in broken_promises(window) {
         bad(Kind::PromiseBroken, what, text);
@@ -392,6 +384,33 @@ fn beside(window: &Snapshot, rates: &RouterRates) -> Option<String> {
              are no ports {elsewhere:.0}, forwarded by the kernel {by_kernel:.0})"
         )
     })
+}
+
+/// Ports of which more than one packet in a thousand is lost because a worker is too slow.
+fn too_slow<'a>(window: &'a Snapshot, rates: &RouterRates) -> Vec<(&'a str, String)> {
+    let per_second = |lost: u64| lost as f64 / rates.length_s.max(1e-9);
+    let many = |lost: u64, of: u64| lost as f64 > of as f64 / 1e3;
+    let mut found = Vec::new();
+    for port in &window.ports {
+        let name = port.name.as_str();
+        if many(port.ring_loss, port.rx_packets) {
+            let text = format!(
+                "port {name}: the kernel loses {:.0} frames per second before the router sees \
+                 them: it is too slow for what comes",
+                per_second(port.ring_loss)
+            );
+            found.push((name, text));
+        }
+        if many(port.handed_lost, port.handed_on) {
+            let text = format!(
+                "port {name}: the first worker, which has its link, is too slow for what the \
+                 others hand it: {:.0} packets per second are lost",
+                per_second(port.handed_lost)
+            );
+            found.push((name, text));
+        }
+    }
+    found
 }
 
 /// What the audits found broken: the link, and the sentence.
@@ -621,6 +640,13 @@ mod tests {
         let (name, up) = ("lan".into(), true);
         window.ports =
             vec![PortSnapshot { name, up, counts, ring_loss: 2, ..PortSnapshot::default() }];
+        let mut handed = PortCounts { handed_on: 1_000, ..PortCounts::default() };
+        for (lost, told) in [(1, 0), (2, 1)] {
+            handed.handed_lost = lost;
+            let port = PortSnapshot { counts: handed, ..PortSnapshot::default() };
+            let only = Snapshot { ports: vec![port], ..Snapshot::default() };
+            assert_eq!(too_slow(&only, &rates(Vec::new())).len(), told);
+        }
         window.fairdrop =
             Some(evenkeel_router::snapshot::FairDropSnapshot { unplaced: 3, ..Default::default() });
         let signs = of_all(&window, &rates(vec![late]));

@@ -76,6 +76,7 @@ pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
     let total = |snapshot: &Snapshot| {
         let ports = snapshot.ports.iter().map(|port| {
             port.ring_loss
+                + port.handed_lost
                 + port.dropped.values().sum::<u64>()
                 + port.tx_dropped.values().sum::<u64>()
         });

@@ -49,10 +49,13 @@ struct Chaos {
 /// Steps that are told when something goes wrong.
 const TOLD: usize = 20;
 
-/// As [`CONFIG`], and who is behind `wan` has plans.
+/// As [`CONFIG`], and who is behind `wan` has plans; the second worker hands the first one what it
+/// receives for them.
 fn subscribers() -> String {
     let (before, _) = CONFIG.split_once("discipline").expect("its link has one");
-    format!("{before}[[tree]]\nsubscribers = \"people.csv\"\ndown = \"wan\"\n")
+    format!(
+        "[router]\nworkers = 2\n{before}[[tree]]\nsubscribers = \"people.csv\"\ndown = \"wan\"\n"
+    )
 }
 
 /// Those who are on every list: the host behind `wan`, at a site that it may fill.
