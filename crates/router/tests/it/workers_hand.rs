@@ -44,7 +44,7 @@ fn offer(workers: &mut [Bed], each: usize, time: Nanos) -> BTreeMap<u16, Vec<u32
     let end = workers[0].now + time;
     let mut number = (workers[0].now.0 / 1_000) as u32;
     while workers[0].now < end {
-        for at in 0..workers.len() {
+        for (at, worker) in workers.iter_mut().enumerate() {
             for n in 0..each {
                 let port = 5_000 + (at * 8 + n % 8) as u16;
                 number += 1;
@@ -53,11 +53,11 @@ fn offer(workers: &mut [Bed], each: usize, time: Nanos) -> BTreeMap<u16, Vec<u32
                 let mut frame = udp(macs, v4(0, 2), v4(1, 2), packet);
                 // The first bytes of the data.
                 frame[42..46].copy_from_slice(&number.to_be_bytes());
-                workers[at].inject(0, &frame);
+                worker.inject(0, &frame);
             }
         }
         // In any order.
-        let order: Vec<usize> = if number % 3 == 0 { vec![0, 1] } else { vec![1, 0] };
+        let order: Vec<usize> = if number.is_multiple_of(3) { vec![0, 1] } else { vec![1, 0] };
         for at in order {
             workers[at].pass(Nanos::from_micros(100));
         }
