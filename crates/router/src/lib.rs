@@ -15,6 +15,7 @@ mod clock;
 mod command;
 mod counted;
 mod error;
+mod handing;
 mod handover;
 mod idle;
 mod leave;

@@ -13,7 +13,7 @@ use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
 use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
-use crate::pipeline::hand::Handing;
+use crate::handing::Handing;
 use crate::pipeline::{FlowCache, QueuedPacket, Translations};
 
 /// A flow on a list of flows.

@@ -221,7 +221,8 @@ fn shared(config: &RouterConfig) -> String {
             let Some(part) = part else { continue };
             let _ = writeln!(
                 text,
-                "link {}: the first of the workers has it, the others hand it their packets ({part})",
+                "link {}: the first of the workers has it, and the others hand it their packets \
+                 ({part})",
                 link.port
             );
         }

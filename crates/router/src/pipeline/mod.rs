@@ -28,7 +28,7 @@
 //!   links;
 //! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
 //! - of several workers: `Σ handed_on = Σ handed_in + Σ handed_lost + what is under way`, and over
-//!   all of one `… = Σ in_packets + Σ handed_on − Σ handed_in`: see [`hand`];
+//!   all of one `… = Σ in_packets + Σ handed_on − Σ handed_in`: see `pipeline/hand_on.rs`;
 //! - per port: `Σ sent_packets + exchange_sent + from_others = tx_packets + tx_waiting + Σ
 //!   tx_dropped + by_others`, of which the third and the last are zero but where ports share a
 //!   link ([`group`](self)).
@@ -65,12 +65,14 @@ mod fairdrop;
 mod flow_cache;
 mod forward;
 mod group;
-pub(crate) mod hand;
+mod hand;
+mod hand_on;
 mod handover;
 mod known;
 mod line;
 mod links;
 mod losses;
+mod names;
 mod neighbours;
 mod packet;
 mod parsed;

@@ -25,6 +25,7 @@ use evenkeel_ports::{FramePool, PortError};
 
 use super::Pipeline;
 use super::handover::HandoverSink;
+use super::names::Names;
 use super::packet::{QueuedPacket, UnroutedPacket};
 
 /// What comes next in a parcel.
@@ -69,33 +70,6 @@ pub(super) enum Lost {
     NoRoom,
     /// The port that it leaves by, or waited for, is no more.
     NoPort,
-}
-
-/// What the pieces of a parcel mean here.
-#[derive(Debug)]
-pub(super) struct Names {
-    /// By class of the other pipeline.
-    classes: Vec<Class>,
-    /// By port of the other pipeline; `None`: there is none of its name.
-    ports: Vec<Option<usize>>,
-}
-
-impl Names {
-    /// Of a parcel of this pipeline, or one like it.
-    pub(super) fn own(classes: usize, ports: usize) -> Self {
-        let classes = (0..classes as u16).map(Class).collect();
-        Self { classes, ports: (0..ports).map(Some).collect() }
-    }
-
-    fn port(&self, number: u64) -> Result<Option<usize>, PortError> {
-        let port = usize::try_from(number).ok().and_then(|at| self.ports.get(at));
-        port.copied().ok_or(PortError::NotPassed("a port has no name"))
-    }
-
-    fn class(&self, number: u64) -> Class {
-        let class = usize::try_from(number).ok().and_then(|at| self.classes.get(at));
-        class.copied().unwrap_or_default()
-    }
 }
 
 /// What came for a link.

@@ -1,5 +1,5 @@
 //! What one of several workers shares with the others: the outgoing links. Those that cannot be
-//! shared are the first worker's, to which the others [hand](super::hand) their packets.
+//! shared are the first worker's, to which the others [hand](super::hand_on) their packets.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::share::SharedLink;
 
-use super::hand::{Handing, OWNER};
 use super::packet::QueuedPacket;
 use crate::error::CommandError;
+use crate::handing::{Handing, OWNER};
 use crate::own::Disciplines;
 
 /// A worker's number among several, and the links that all of them send on.

@@ -50,10 +50,14 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
     if !has_tool("workers_hand", "iperf3", "iperf3") {
         return;
     }
-    let codel = "[[link]]\nport = \"wan\"\nrate = \"40Mbit/s\"\ndiscipline = { kind = \"codel\" }\n";
+    let codel = "[[link]]\nport = \"wan\"\nrate = \"40Mbit/s\"\n\
+                 discipline = { kind = \"codel\" }\n";
     let Some(lab) = Lab::several("workershand", &format!("{TWO}{codel}")) else { return };
     let handed = |snapshot: &Snapshot| {
-        let of = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| snapshot.ports.iter().map(count).sum::<u64>();
+        let ports = || snapshot.ports.iter();
+        let of = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| -> u64 {
+            ports().map(count).sum()
+        };
         (of(|port| port.handed_on), of(|port| port.handed_in), of(|port| port.handed_lost))
     };
     // To each address a flow: of twelve, half come by the second worker.
