@@ -20,8 +20,22 @@ pub(super) fn section(runs: &[Run]) -> String {
          delivered while they ran. The last column is the promise that came nearest to its bound, \
          and how much of it was used.</p>\n<div class=\"scroll\"><table><thead><tr>{head}\
          <th>audited</th><th class=\"n\">judged</th><th class=\"n\">violations</th><th>because \
-         of</th><th>nearest</th></tr></thead><tbody>{rows}</tbody></table></div>\n</section>\n"
+         of</th><th>nearest</th></tr></thead><tbody>{rows}</tbody></table></div>\n{}</section>\n",
+        last_words(runs, named)
     )
+}
+
+/// The last violation of each.
+fn last_words(runs: &[Run], named: bool) -> String {
+    let audits = runs.iter().flat_map(|run| run.audits.iter().map(move |audit| (run, audit)));
+    let item = |(run, audit): (&Run, &AuditRow)| {
+        let last = audit.last.as_ref()?;
+        let of = if named { format!("{}, ", run.name) } else { String::new() };
+        let text = format!("{of}{}/{}, the last one: {last}", audit.router, audit.of);
+        Some(format!("<li>{}</li>", escape(&text)))
+    };
+    let items: String = audits.filter_map(item).collect();
+    if items.is_empty() { items } else { format!("<ul>{items}</ul>\n") }
 }
 
 fn row(run: &Run, audit: &AuditRow, named: bool) -> String {
@@ -32,16 +46,12 @@ fn row(run: &Run, audit: &AuditRow, named: bool) -> String {
         || "–".to_owned(),
         |(promise, part)| format!("{}: {:.0} %", escape(promise), part * 100.0),
     );
-    let last = audit
-        .last
-        .as_ref()
-        .map_or_else(String::new, |last| format!("<br><span class=\"ci\">{}</span>", escape(last)));
     format!(
         "<tr>{run}<td>{}/{}</td><td class=\"n\">{} {}</td><td \
-         class=\"n\">{}</td><td>{}{last}</td><td>{nearest}</td></tr>",
+         class=\"n\">{}</td><td>{}</td><td>{nearest}</td></tr>",
         escape(&audit.router),
         escape(&audit.of),
-        plain(audit.judged),
+        plain(audit.judged.round()),
         audit.unit,
         audit.violations,
         escape(&causes.join(", ")),
