@@ -2,15 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use evenkeel_config::RouterConfig;
 use evenkeel_core::{Cycles, Nanos};
 use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_ports::tsc::Tsc;
 use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_router::Disciplines;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::cycles::CycleClock;
-use evenkeel_router::pipeline::{LinkState, Pipeline};
+use evenkeel_router::pipeline::{LinkState, Pipeline, WorkerShares};
 use evenkeel_router::snapshot::CycleSnapshot;
 
 /// Frames given to the router at once.
@@ -34,11 +36,13 @@ pub(crate) struct Setup {
     pub(crate) backlog: u64,
     /// Every packet is the first of its flow, for as long as there are flows.
     pub(crate) first: bool,
+    /// All of it comes by the second of two workers, and the link is the first one's.
+    pub(crate) handed: bool,
 }
 
 impl Setup {
     const fn new(name: &'static str, link: &'static str, tables: &'static str, flows: u64) -> Self {
-        Self { name, link, tables, flows, backlog: 0, first: false }
+        Self { name, link, tables, flows, backlog: 0, first: false, handed: false }
     }
 }
 
@@ -53,10 +57,11 @@ const PDRR: &str = "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"100
 const PDRR_BUSY: &str = "rate = \"6720Mbit/s\"\ndiscipline = { kind = \"pdrr\", flows = 131072, \
                          buffer = 8192 }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, \
                          budget = false, expected_flows = false, min_fair_rate = 0 }";
+const CODEL: &str = "discipline = { kind = \"codel\" }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links never refuse a packet; all but the last have no rate.
-pub(crate) const SETUPS: [Setup; 12] = [
+pub(crate) const SETUPS: [Setup; 14] = [
     Setup::new("fifo", "", "", 64),
     Setup::new("wfq-altq", WFQ, "", 64),
     Setup::new("lct", LCT, "", 64),
@@ -69,6 +74,8 @@ pub(crate) const SETUPS: [Setup; 12] = [
     Setup { first: true, ..Setup::new("admission + pdrr, first packets", PDRR, "", 65_536) },
     // What is switched off should not be seen.
     Setup::new("fifo + fairdrop, off", "", "[fairdrop]\non = false\n", 64),
+    Setup::new("codel", CODEL, "", 64),
+    Setup { handed: true, ..Setup::new("codel, handed to the first worker", CODEL, "", 64) },
     Setup {
         backlog: 4_096,
         ..Setup::new("admission + pdrr, 64 k flows, 4 k packets wait", PDRR_BUSY, "", 65_536)
@@ -104,6 +111,8 @@ pub(crate) struct Forwarding {
     turn: u64,
     pipeline: Pipeline,
     ports: [MemoryPort; 2],
+    /// The first worker, if the other one is measured with it.
+    owner: Option<(Pipeline, [MemoryPort; 2])>,
     host: MemoryPort,
     sink: MemoryPort,
     sink_pool: FramePool,
@@ -134,6 +143,36 @@ pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u1
     frame
 }
 
+/// A worker of the router with its ports, and the other ends of these.
+fn worker(
+    config: &RouterConfig,
+    shares: Option<WorkerShares>,
+    tsc: Option<Tsc>,
+) -> (Pipeline, [MemoryPort; 2], [MemoryPort; 2]) {
+    let now = Nanos::SECOND;
+    let mut pipeline = Pipeline::for_worker(config, now, Disciplines::default(), shares)
+        .expect("the configuration is valid");
+    for (index, mac) in [IN, OUT].into_iter().enumerate() {
+        let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
+        pipeline.set_link(now, PortIndex(index as u16), Some(state));
+    }
+    if let Some(tsc) = tsc {
+        pipeline
+            .set_surroundings(Box::new(Clock(tsc)), 0..u64::MAX)
+            .expect("the configuration is valid");
+    }
+    let out = PortIndex(1);
+    let sink_address = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
+    let network = Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 0)), 24).expect("a prefix");
+    pipeline.fib_mut().insert(network, Route::via(NextHop::connected(out), 0));
+    let reachable = KernelNeighbourState::Reachable(MacAddr(SINK));
+    pipeline.set_neighbour(now, out, sink_address, Some(reachable));
+    let options = MemoryOptions { slots: 256, mtu: 1500 };
+    let (host, port_in) = MemoryPort::pair(options, ("host", HOST), ("in", IN));
+    let (port_out, sink) = MemoryPort::pair(options, ("out", OUT), ("sink", SINK));
+    (pipeline, [port_in, port_out], [host, sink])
+}
+
 impl Forwarding {
     /// A router with four classes by source address and frames of `size` bytes (check sequence not
     /// counted). With `accounts` it measures itself, by stage.
@@ -152,37 +191,26 @@ impl Forwarding {
             "" => String::new(),
             link => format!("[[link]]\nport = \"out\"\n{link}\n"),
         };
-        let router = format!("[router]\ncycles = {accounts}\n");
+        let workers = if setup.handed { 2 } else { 1 };
+        let router = format!("[router]\ncycles = {accounts}\nworkers = {workers}\n");
         let text = format!("{router}{}{link}{}", include_str!("router.toml"), setup.tables);
-        let config = evenkeel_config::RouterConfig::parse(&text, "bench")
-            .expect("the configuration is valid");
+        let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
         let now = Nanos::SECOND;
-        let mut pipeline = Pipeline::new(&config, now).expect("the configuration is valid");
-        for (index, mac) in [IN, OUT].into_iter().enumerate() {
-            let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
-            pipeline.set_link(now, PortIndex(index as u16), Some(state));
-        }
-        if let Some(tsc) = tsc {
-            pipeline
-                .set_surroundings(Box::new(Clock(tsc)), 0..u64::MAX)
-                .expect("the configuration is valid");
-        }
-        let out = PortIndex(1);
-        let sink_address = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
-        let network = Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 0)), 24).expect("a prefix");
-        pipeline.fib_mut().insert(network, Route::via(NextHop::connected(out), 0));
-        let reachable = KernelNeighbourState::Reachable(MacAddr(SINK));
-        pipeline.set_neighbour(now, out, sink_address, Some(reachable));
-        let options = MemoryOptions { slots: 256, mtu: 1500 };
-        let (host, port_in) = MemoryPort::pair(options, ("host", HOST), ("in", IN));
-        let (port_out, sink) = MemoryPort::pair(options, ("out", OUT), ("sink", SINK));
+        let mut shares = WorkerShares::for_workers(&config).expect("workers can have it");
+        let (pipeline, ports, [host, own_sink]) = worker(&config, shares.pop(), tsc);
+        let first = shares.pop().map(|first| worker(&config, Some(first), tsc));
+        let (owner, sink) = match first {
+            Some((pipeline, ports, [_, sink])) => (Some((pipeline, ports)), sink),
+            None => (None, own_sink),
+        };
         let mut router = Self {
             tsc,
             inside: 0,
             state: None,
             turn: 0,
             pipeline,
-            ports: [port_in, port_out],
+            ports,
+            owner,
             host,
             sink,
             sink_pool: FramePool::new(512),
@@ -197,10 +225,18 @@ impl Forwarding {
         }
         for _ in 0..setup.backlog / BURST {
             router.inject();
-            router.pipeline.round(router.now, &mut router.ports);
+            router.round();
             router.take();
         }
         router
+    }
+
+    /// A round of all workers.
+    fn round(&mut self) {
+        self.pipeline.round(self.now, &mut self.ports);
+        if let Some((owner, ports)) = &mut self.owner {
+            owner.round(self.now, ports);
+        }
     }
 
     /// Each flow has sent three packets, and from here on flows are drawn at random.
@@ -208,7 +244,7 @@ impl Forwarding {
         for _ in 0..3 * self.frames.len() as u64 / BURST {
             self.now += Nanos(100 * BURST);
             self.inject();
-            self.pipeline.round(self.now, &mut self.ports);
+            self.round();
             self.take();
         }
         self.state = Some(1);
@@ -243,7 +279,8 @@ impl Forwarding {
 
     /// Packets that the outgoing link holds.
     fn held(&self) -> u64 {
-        let held = self.pipeline.link(PortIndex(1)).expect("it was made").held();
+        let pipeline = self.owner.as_ref().map_or(&self.pipeline, |(owner, _)| owner);
+        let held = pipeline.link(PortIndex(1)).expect("it was made").held();
         held.queued + held.in_ring
     }
 
@@ -268,7 +305,7 @@ impl Forwarding {
     /// A round whose instructions are counted, told from others by the name of this function.
     #[inline(never)]
     fn counted_round(&mut self) {
-        self.pipeline.round(self.now, &mut self.ports);
+        self.round();
     }
 
     /// Nanoseconds per packet inside the router; its copies out of and into the ports in memory are
