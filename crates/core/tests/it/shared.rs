@@ -176,6 +176,50 @@ fn shares_and_rate_are_the_links_however_classes_fall_on_workers() {
     }
 }
 
+/// The theorem of docs/many-cores.md: of two classes that always ask for more, over any time, not
+/// only over long ones.
+#[test]
+fn two_classes_differ_by_a_window_and_a_packet_of_each_worker_over_any_time() {
+    // What a window of eight long frames carries.
+    const WINDOW: f64 = 8.0 * 1_538.0;
+    let mut random = crate::closed_loop::Random::new(7);
+    let mut below = |end: usize| random.next() as usize % end;
+    for case in 0..40 {
+        let workers = 2 + below(3);
+        let weights: Vec<u32> = (0..3).map(|_| 100 + below(9) as u32 * 100).collect();
+        let mut greedy = Vec::new();
+        let mut packets = [0.0; 3];
+        for class in 0..3_u16 {
+            let length = [600, 1_000, 1_500][below(3)];
+            let first = below(workers);
+            for worker in (0..workers).filter(|worker| *worker == first || below(2) == 0) {
+                greedy.push((worker, class, length));
+                packets[usize::from(class)] += length as f64 + 38.0;
+            }
+        }
+        let mut router = Router::new(workers, &weights, RATE);
+        router.run(Nanos::from_millis(5), &greedy, &[]);
+        let all: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+        let mut seen = [[f64::INFINITY, f64::NEG_INFINITY]; 3];
+        let pairs = [(0, 1), (1, 2), (2, 0)];
+        for _ in 0..1_500 {
+            router.step(&greedy, &[]);
+            let had = |class: usize| router.sent(class as u16) as f64 / f64::from(weights[class]);
+            for ([least, most], (one, other)) in seen.iter_mut().zip(pairs) {
+                let apart = had(one) - had(other);
+                (*least, *most) = (least.min(apart), most.max(apart));
+            }
+        }
+        for ([least, most], (one, other)) in seen.into_iter().zip(pairs) {
+            let of = |class: usize| packets[class] / f64::from(weights[class]);
+            let bound = 2.0 * WINDOW / all + of(one) + of(other);
+            println!("{case}: {:.1} of {bound:.1}", most - least);
+            assert!(most - least <= bound, "{case}, {weights:?}, {greedy:?}: {least} {most}");
+        }
+        router.check_conservation();
+    }
+}
+
 #[test]
 fn what_a_class_does_not_use_is_the_others_and_comes_back_to_it() {
     let mut router = Router::new(2, &[500, 500], RATE);
