@@ -91,14 +91,6 @@ impl Parcel {
         self.words.pop_front().ok_or(PortError::NotPassed("a number is missing"))
     }
 
-    /// Empties it; its room stays.
-    pub fn clear(&mut self) {
-        self.words.clear();
-        self.files.clear();
-        self.bytes.clear();
-        self.taken = 0;
-    }
-
     /// The next descriptor.
     ///
     /// # Errors

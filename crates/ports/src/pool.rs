@@ -10,6 +10,8 @@
 
 mod passed;
 
+pub use passed::Known;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,25 +5,59 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, OnceLock};
 
-use evenkeel_ports::parcel::Parcel;
+use evenkeel_core::admit::Pin;
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::packet::Ecn;
+use evenkeel_core::{Class, Nanos};
+use evenkeel_net::PortIndex;
+use evenkeel_ports::pool::Known;
 use evenkeel_ports::sys::{Notifier, lock};
 
 /// The worker that has the links which cannot be shared.
 pub(crate) const OWNER: usize = 0;
 /// Batches that one worker has under way.
 const BATCHES: usize = 8;
-/// Bytes that say what a packet is, beside its frame.
-const DESCRIBED: u64 = 256;
 /// Packets of a batch.
 pub(crate) const MOST: usize = 1_024;
+
+/// All of a packet but the bytes of its frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handed {
+    /// The port whose link it is for.
+    pub(crate) link: u16,
+    /// The port by which it leaves.
+    pub(crate) port: PortIndex,
+    pub(crate) pin: Pin,
+    pub(crate) class: Class,
+    pub(crate) flow: PackedFlow,
+    pub(crate) flow_hash: u64,
+    pub(crate) arrival: Nanos,
+    pub(crate) ip_len: u32,
+    pub(crate) wire_len: u32,
+    pub(crate) subscriber: u32,
+    pub(crate) originated: bool,
+    pub(crate) ecn: Ecn,
+    pub(crate) marked: bool,
+    pub(crate) frame: Known,
+    pub(crate) frame_len: u32,
+}
 
 /// Packets on their way to the first worker.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) parcel: Parcel,
-    pub(crate) packets: usize,
+    pub(crate) packets: Vec<Handed>,
+    /// Of their frames, one after the other.
+    pub(crate) bytes: Vec<u8>,
     /// How many commands the worker had carried out when the first of them was put in.
     pub(crate) commands: u64,
+}
+
+impl Batch {
+    /// Empties it; its room stays.
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes.clear();
+    }
 }
 
 /// What all workers have in common for it.
@@ -45,7 +79,7 @@ impl Handing {
     /// What one worker has under way and keeps back at most, bytes, if its frames fit buffers of
     /// `buffer` bytes.
     pub(crate) fn memory(buffer: u64) -> u64 {
-        (BATCHES + 1) as u64 * MOST as u64 * (buffer + DESCRIBED)
+        (BATCHES + 1) as u64 * MOST as u64 * (buffer + size_of::<Handed>() as u64)
     }
 
     pub(crate) fn new(workers: usize) -> Self {

@@ -41,6 +41,15 @@ impl Umem {
     }
 }
 
+/// What is known of a frame but its bytes, for who copies it into another pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    segments: u16,
+    headers: u16,
+    partial_checksum: bool,
+    description: Option<[u8; DESCRIPTION]>,
+}
+
 impl FramePool {
     /// The same, in memory that a process which goes on with the buffers can map, too.
     ///
@@ -96,29 +105,42 @@ impl FramePool {
     /// A frame of another pool, copied into this one, with all that is known of it; `None` if there
     /// is no room for it.
     pub fn copy_from(&mut self, other: &Self, frame: &Frame) -> Option<Frame> {
-        let mut copy = if other.is_super(frame) {
-            self.alloc_super(frame.len(), frame.segments, frame.headers)?
-        } else {
-            let mut copy = self.alloc()?;
-            if self.extend(&mut copy, frame.len()).is_none() {
-                self.release(copy);
-                return None;
-            }
-            copy
-        };
-        self.bytes_mut(&copy).copy_from_slice(other.bytes(frame));
-        copy.partial_checksum = frame.partial_checksum;
-        if let Some(header) = other.description(frame) {
-            self.describe(&mut copy, *header);
+        self.alloc_known(&other.known(frame), other.bytes(frame))
+    }
+
+    /// All that is known of a frame but its bytes.
+    #[must_use]
+    pub fn known(&self, frame: &Frame) -> Known {
+        Known {
+            segments: frame.segments,
+            headers: frame.headers,
+            partial_checksum: frame.partial_checksum,
+            description: self.description(frame).copied(),
         }
-        Some(copy)
+    }
+
+    /// A frame of these bytes, of which this is known; `None` if there is no room for it.
+    pub fn alloc_known(&mut self, known: &Known, bytes: &[u8]) -> Option<Frame> {
+        let mut frame = if known.segments == 1 && bytes.len() <= self.max_frame() {
+            self.alloc_from(bytes)?
+        } else {
+            let frame = self.alloc_super(bytes.len(), known.segments, known.headers)?;
+            self.bytes_mut(&frame).copy_from_slice(bytes);
+            frame
+        };
+        frame.partial_checksum = known.partial_checksum;
+        if let Some(description) = known.description {
+            self.describe(&mut frame, description);
+        }
+        Some(frame)
     }
 
     /// Puts a frame with all that is known of it into a parcel for another process; it stays here.
     pub fn pass_on(&self, frame: &Frame, parcel: &mut Parcel) {
-        parcel.put(u64::from(frame.segments) | u64::from(frame.headers) << 16);
-        parcel.put(u64::from(frame.partial_checksum));
-        parcel.put_bytes(self.description(frame).map_or(&[][..], |header| &header[..]));
+        let Known { segments, headers, partial_checksum, description } = self.known(frame);
+        parcel.put(u64::from(segments) | u64::from(headers) << 16);
+        parcel.put(u64::from(partial_checksum));
+        parcel.put_bytes(description.as_ref().map_or(&[][..], |header| &header[..]));
         parcel.put_bytes(self.bytes(frame));
     }
 
@@ -129,22 +151,10 @@ impl FramePool {
     pub fn take_passed(&mut self, parcel: &mut Parcel) -> Result<Option<Frame>, PortError> {
         let word = parcel.take()?;
         let (segments, headers) = (word as u16, (word >> 16) as u16);
-        let partial = parcel.take()? != 0;
-        let header: Option<[u8; DESCRIPTION]> = parcel.take_bytes()?.try_into().ok();
-        let bytes = parcel.take_bytes()?;
-        let frame = if segments == 1 && bytes.len() <= self.max_frame() {
-            self.alloc_from(bytes)
-        } else {
-            let frame = self.alloc_super(bytes.len(), segments, headers);
-            frame.inspect(|frame| self.bytes_mut(frame).copy_from_slice(bytes))
-        };
-        Ok(frame.map(|mut frame| {
-            frame.partial_checksum = partial;
-            if let Some(header) = header {
-                self.describe(&mut frame, header);
-            }
-            frame
-        }))
+        let partial_checksum = parcel.take()? != 0;
+        let description = parcel.take_bytes()?.try_into().ok();
+        let known = Known { segments, headers, partial_checksum, description };
+        Ok(self.alloc_known(&known, parcel.take_bytes()?))
     }
 }
 

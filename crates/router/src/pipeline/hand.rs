@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::names::Names;
 use super::sharing::WorkerShares;
 use crate::handing::{Batch, Handing, OWNER};
 
@@ -15,18 +14,15 @@ pub(super) struct Hand {
     pub(super) pending: Batch,
     /// Commands that this worker has carried out.
     pub(super) commands: u64,
-    /// All workers have the same ports and classes.
-    pub(super) names: Option<Names>,
 }
 
 impl Hand {
-    pub(super) fn new(shares: &WorkerShares, classes: usize, ports: usize) -> Self {
+    pub(super) fn new(shares: &WorkerShares) -> Self {
         Self {
             handing: Arc::clone(shares.handing()),
             takes: shares.worker() == OWNER,
             pending: Batch::default(),
             commands: 0,
-            names: Some(Names::own(classes, ports)),
         }
     }
 

@@ -2,9 +2,8 @@
 //!
 //! What schedules a link as a whole (a tree of subscribers, LCT-UC, a dynamic control, a shaper, a
 //! limit per user) is in one place, and is exact there. The others receive, classify and route,
-//! and hand over copies of packets: in batches, one in each of their rounds, in the form in which
-//! they go to another process ([`pass_on`](super::pass_on)). The first worker takes them before
-//! what it has received itself. Packets of one flow come by one worker, so their order stays.
+//! and hand over copies of packets: in batches, one in each of their rounds. The first worker takes
+//! them before what it has received itself. Packets of one flow come by one worker, so their order stays.
 //!
 //! **Bounds.** A worker has eight batches under way at most, and keeps back another
 //! [`MOST`] packets; what comes then is lost and counted (`handed_lost`), as at a ring that is
@@ -19,41 +18,54 @@
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::Pin;
 use evenkeel_core::schedule::tree::UNKNOWN;
-use evenkeel_ports::parcel::Parcel;
 use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
 use super::hand::Hand;
-use super::names::Names;
 use super::packet::QueuedPacket;
-use crate::handing::MOST;
+use crate::handing::{Handed, MOST};
 
 impl Pipeline {
     /// Hands a packet for the link of `port` to the first worker.
-    #[cold]
+    #[inline(never)] // so that who hands nothing on does not pay for it
     pub(super) fn hand_on(&mut self, port: usize, queued: QueuedPacket, pin: Pin) {
         let count = &mut self.ports[port].count;
         count.handed_on += 1;
-        let hand = self.hand.as_mut().filter(|hand| hand.pending.packets < MOST);
+        let hand = self.hand.as_mut().filter(|hand| hand.pending.packets.len() < MOST);
         let Some(Hand { pending, commands, .. }) = hand else {
             count.handed_lost += 1;
             return self.pool.release(queued.into_frame());
         };
-        if pending.packets == 0 {
+        if pending.packets.is_empty() {
             pending.commands = *commands;
         }
-        let subscriber = if pending.commands == *commands { queued.subscriber } else { UNKNOWN };
-        pending.packets += 1;
-        let parcel = &mut pending.parcel;
-        parcel.put(port as u64 | u64::from(subscriber) << 32);
-        parcel.put(u64::from(pin.next_hop) | u64::from(pin.ttl) << 8);
-        queued.pass_on(&self.pool, parcel);
+        let knows = pending.commands == *commands;
+        let bytes = self.pool.bytes(&queued.frame);
+        pending.bytes.extend_from_slice(bytes);
+        pending.packets.push(Handed {
+            link: port as u16,
+            port: queued.port,
+            pin,
+            class: queued.class,
+            flow: queued.flow,
+            flow_hash: queued.flow_hash,
+            arrival: queued.arrival,
+            ip_len: queued.ip_len,
+            wire_len: queued.wire_len,
+            subscriber: if knows { queued.subscriber } else { UNKNOWN },
+            originated: queued.originated,
+            ecn: queued.ecn,
+            marked: queued.marked,
+            frame: self.pool.known(&queued.frame),
+            frame_len: bytes.len() as u32,
+        });
         self.pool.release(queued.into_frame());
     }
 
     /// What was handed on in this round is on its way now, if there is room.
     pub(super) fn flush_handed(&mut self) {
-        let Some(hand) = self.hand.as_mut().filter(|hand| hand.pending.packets > 0) else { return };
+        let hand = self.hand.as_mut().filter(|hand| !hand.pending.packets.is_empty());
+        let Some(hand) = hand else { return };
         let (Ok(batch) | Err(batch)) = hand.handing.put(std::mem::take(&mut hand.pending));
         hand.pending = batch;
     }
@@ -81,42 +93,51 @@ impl Pipeline {
     /// Takes what other workers have handed on, as having arrived when it came to them; how many
     /// packets.
     pub(crate) fn take_handed(&mut self, now: Nanos) -> usize {
-        let Some(hand) = self.hand.as_mut().filter(|hand| hand.takes) else { return 0 };
-        let Some(names) = hand.names.take() else { return 0 };
         let mut all = 0;
-        while let Some(mut batch) = self.hand.as_ref().and_then(|hand| hand.handing.take()) {
-            let commands = self.hand.as_ref().map_or(0, |hand| hand.commands);
-            all += batch.packets;
-            for _ in 0..std::mem::take(&mut batch.packets) {
-                let knows = batch.commands == commands;
-                self.take_one(now, &mut batch.parcel, &names, knows);
+        while let Some(hand) = self.hand.as_ref().filter(|hand| hand.takes)
+            && let Some(mut batch) = hand.handing.take()
+        {
+            let knows = batch.commands == hand.commands;
+            let mut begin = 0;
+            for handed in &batch.packets {
+                let end = begin + handed.frame_len as usize;
+                self.take_one(now, handed, &batch.bytes[begin..end], knows);
+                begin = end;
             }
-            batch.parcel.clear();
+            all += batch.packets.len();
+            batch.clear();
             if let Some(hand) = &self.hand {
                 hand.handing.give_back(batch);
             }
         }
-        if let Some(hand) = &mut self.hand {
-            hand.names = Some(names);
-        }
         all
     }
 
-    fn take_one(&mut self, now: Nanos, parcel: &mut Parcel, names: &Names, knows: bool) {
-        // What workers of this process put in is whole.
-        let (Ok(place), Ok(pin)) = (parcel.take(), parcel.take()) else { return };
-        let port = place as u32 as usize;
-        let pin = Pin { next_hop: pin as u8, ttl: (pin >> 8) as u8 };
-        let Ok(Ok(mut queued)) = self.take_packet(parcel, names, Some(port)) else {
+    /// `knows`: places of subscribers are those of this worker.
+    fn take_one(&mut self, now: Nanos, handed: &Handed, bytes: &[u8], knows: bool) {
+        let port = usize::from(handed.link);
+        let Some(frame) = self.pool.alloc_known(&handed.frame, bytes) else {
             self.ports[port].count.handed_lost += 1;
             return;
         };
-        let subscriber = (place >> 32) as u32;
-        if knows && subscriber != UNKNOWN {
-            queued.subscriber = subscriber;
-        }
         self.ports[port].count.handed_in += 1;
-        let arrival = queued.arrival.min(now);
-        self.enqueue_at(port, queued, pin, arrival);
+        let &Handed { flow, flow_hash, arrival, ip_len, wire_len, class, originated, .. } = handed;
+        let &Handed { port: leaves, ecn, marked, pin, .. } = handed;
+        let subscriber = if knows { handed.subscriber } else { UNKNOWN };
+        let queued = QueuedPacket {
+            frame,
+            flow,
+            flow_hash,
+            arrival,
+            ip_len,
+            wire_len,
+            subscriber,
+            class,
+            port: leaves,
+            originated,
+            ecn,
+            marked,
+        };
+        self.enqueue_at(port, queued, pin, arrival.min(now));
     }
 }

@@ -72,7 +72,6 @@ mod known;
 mod line;
 mod links;
 mod losses;
-mod names;
 mod neighbours;
 mod packet;
 mod parsed;
@@ -391,10 +390,7 @@ impl Pipeline {
             parts: Parts::default(),
             watching: None,
             remembers: 0,
-            hand: settings
-                .shares
-                .as_ref()
-                .map(|shares| Hand::new(shares, settings.class_names.len(), config.ports.len())),
+            hand: settings.shares.as_ref().map(Hand::new),
             settings,
             ports,
             pool,

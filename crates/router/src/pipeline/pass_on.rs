@@ -25,7 +25,6 @@ use evenkeel_ports::{FramePool, PortError};
 
 use super::Pipeline;
 use super::handover::HandoverSink;
-use super::names::Names;
 use super::packet::{QueuedPacket, UnroutedPacket};
 
 /// What comes next in a parcel.
@@ -63,13 +62,24 @@ impl Translate<QueuedPacket> for Translated {
     }
 }
 
-/// Why a packet has no place here.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Lost {
-    /// There is no buffer for it.
-    NoRoom,
-    /// The port that it leaves by, or waited for, is no more.
-    NoPort,
+/// What the pieces of a parcel mean here.
+struct Names {
+    /// By class of the other pipeline.
+    classes: Vec<Class>,
+    /// By port of the other pipeline; `None`: there is none of its name.
+    ports: Vec<Option<usize>>,
+}
+
+impl Names {
+    fn port(&self, number: u64) -> Result<Option<usize>, PortError> {
+        let port = usize::try_from(number).ok().and_then(|at| self.ports.get(at));
+        port.copied().ok_or(PortError::NotPassed("a port has no name"))
+    }
+
+    fn class(&self, number: u64) -> Class {
+        let class = usize::try_from(number).ok().and_then(|at| self.classes.get(at));
+        class.copied().unwrap_or_default()
+    }
 }
 
 /// What came for a link.
@@ -182,14 +192,7 @@ impl Pipeline {
                     frame.map_or_else(|| *none += 1, |frame| slot.tx.push_back(frame));
                 }
                 Piece::Ring | Piece::Queued => {
-                    let packet = match self.take_packet(parcel, names, port)? {
-                        Ok(packet) => packet,
-                        Err(Lost::NoRoom) => {
-                            port.into_iter().for_each(|at| self.count_no_room(at));
-                            continue;
-                        }
-                        Err(Lost::NoPort) => continue,
-                    };
+                    let Some(packet) = self.take_packet(parcel, names, port)? else { continue };
                     let link = &mut links[port.unwrap_or_default()];
                     let list = if piece == Piece::Ring { &mut link.ring } else { &mut link.queued };
                     list.push(packet);
@@ -213,27 +216,31 @@ impl Pipeline {
         }
     }
 
-    /// A packet for the link of a port.
-    pub(super) fn take_packet(
+    /// A packet for the link of a port; `None`: it has no place here, and is counted.
+    fn take_packet(
         &mut self,
         parcel: &mut Parcel,
         names: &Names,
         link: Option<usize>,
-    ) -> Result<Result<QueuedPacket, Lost>, PortError> {
+    ) -> Result<Option<QueuedPacket>, PortError> {
         let (leaves, class) = (names.port(parcel.take()?)?, names.class(parcel.take()?));
         let (arrival, lengths, bits) = (Nanos(parcel.take()?), parcel.take()?, parcel.take()?);
         let key = take_key(parcel)?;
         let frame = self.pool.take_passed(parcel)?;
-        let Some(frame) = frame else { return Ok(Err(Lost::NoRoom)) };
+        let Some(frame) = frame else {
+            link.into_iter().for_each(|at| self.count_no_room(at));
+            return Ok(None);
+        };
         let (Some(link), Some(port)) = (link, leaves) else {
+            // Of a port that is no more.
             self.pool.release(frame);
-            return Ok(Err(Lost::NoPort));
+            return Ok(None);
         };
         let flow = PackedFlow::new(&key);
         let bytes = self.pool.bytes(&frame);
         let behind = self.ports[link].behind.as_ref();
         let subscriber = behind.map_or(0, |behind| behind.place_of(&flow, bytes));
-        Ok(Ok(QueuedPacket {
+        Ok(Some(QueuedPacket {
             frame,
             flow,
             flow_hash: self.classifier.hash(&key),
@@ -279,7 +286,7 @@ impl Pipeline {
 }
 
 impl QueuedPacket {
-    pub(super) fn pass_on(&self, pool: &FramePool, parcel: &mut Parcel) {
+    fn pass_on(&self, pool: &FramePool, parcel: &mut Parcel) {
         parcel.put(self.port.index() as u64);
         parcel.put(self.class.index() as u64);
         parcel.put(self.arrival.0);
