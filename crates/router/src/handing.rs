@@ -2,7 +2,7 @@
 //! `pipeline/hand_on.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock};
 
 use evenkeel_core::admit::Pin;
@@ -42,17 +42,48 @@ pub(crate) struct Handed {
     pub(crate) frame_len: u32,
 }
 
-/// Packets on their way to the first worker.
+/// Packets on their way to the first worker. It takes no more than it was made for.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) packets: Vec<Handed>,
+    packets: Vec<Handed>,
     /// Of their frames, one after the other.
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     /// How many commands the worker had carried out when the first of them was put in.
     pub(crate) commands: u64,
 }
 
 impl Batch {
+    fn new(buffer: usize) -> Self {
+        let (packets, bytes) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST * buffer));
+        Self { packets, bytes, commands: 0 }
+    }
+
+    /// How many packets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Puts a packet in; `false`: there is no room for it.
+    pub(crate) fn put(&mut self, packet: Handed, bytes: &[u8]) -> bool {
+        let fits = self.packets.len() < self.packets.capacity()
+            && self.bytes.len() + bytes.len() <= self.bytes.capacity();
+        if fits {
+            self.packets.push(packet);
+            self.bytes.extend_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// The packets with their bytes, in order.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (&Handed, &[u8])> {
+        let mut rest = &self.bytes[..];
+        self.packets.iter().map(move |packet| {
+            let (bytes, after) = rest.split_at(packet.frame_len as usize);
+            rest = after;
+            (packet, bytes)
+        })
+    }
+
     /// Empties it; its room stays.
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
@@ -66,7 +97,7 @@ pub(crate) struct Handing {
     full: SyncSender<Batch>,
     /// The first worker's end.
     taken: Mutex<Receiver<Batch>>,
-    /// Batches to be used again, so that nothing is allocated for long.
+    /// Batches to be used: all that there are but those under way, and one of each worker.
     empty: Mutex<Vec<Batch>>,
     /// How many batches are under way.
     waiting: AtomicUsize,
@@ -82,16 +113,24 @@ impl Handing {
         (BATCHES + 1) as u64 * MOST as u64 * (buffer + size_of::<Handed>() as u64)
     }
 
-    pub(crate) fn new(workers: usize) -> Self {
-        let (full, taken) = sync_channel(BATCHES * workers);
+    /// Of so many workers, whose buffers have so many bytes. What is needed is allocated here, and
+    /// nothing later. `is_used`: some link is the first worker's.
+    pub(crate) fn new(workers: usize, buffer: usize, is_used: bool) -> Self {
+        let batches = if is_used { (BATCHES + 1) * (workers - 1) } else { 0 };
+        let (full, taken) = sync_channel(batches.max(1));
         Self {
             full,
             taken: Mutex::new(taken),
-            empty: Mutex::default(),
+            empty: Mutex::new((0..batches).map(|_| Batch::new(buffer)).collect()),
             waiting: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             waker: OnceLock::new(),
         }
+    }
+
+    /// A batch to begin with: none that takes anything where no link is the first worker's.
+    pub(crate) fn first(&self) -> Batch {
+        lock(&self.empty).pop().unwrap_or_default()
     }
 
     /// What wakes the first worker.
@@ -114,24 +153,24 @@ impl Handing {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Hands a batch over; gives it back if too many are under way.
-    pub(crate) fn put(&self, batch: Batch) -> Result<Batch, Batch> {
+    /// Hands a batch over, for an empty one; gives it back if all others are under way.
+    pub(crate) fn put(&self, batch: Batch) -> Batch {
+        // Nobody waits for a lock here: what does not go now goes with the next packets.
+        let Some(next) = self.empty.try_lock().ok().and_then(|mut empty| empty.pop()) else {
+            return batch;
+        };
         // Counted first: the first worker may be done with it before this goes on.
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
-            self.full.try_send(batch)
-        {
+        // There is a place for each that there is.
+        if self.full.try_send(batch).is_err() {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return Err(batch);
         }
         if self.asleep.swap(false, Ordering::SeqCst)
             && let Some(waker) = self.waker.get()
         {
             waker.notify();
         }
-        // Nobody waits for a lock here: an empty one is made as soon as one is found.
-        let used = self.empty.try_lock().ok().and_then(|mut empty| empty.pop());
-        Ok(used.unwrap_or_default())
+        next
     }
 
     pub(crate) fn take(&self) -> Option<Batch> {
@@ -141,8 +180,6 @@ impl Handing {
     }
 
     pub(crate) fn give_back(&self, batch: Batch) {
-        if let Ok(mut empty) = self.empty.try_lock() {
-            empty.push(batch);
-        }
+        lock(&self.empty).push(batch);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use evenkeel_core::schedule::tree::UNKNOWN;
+
 use super::sharing::WorkerShares;
-use crate::handing::{Batch, Handing, OWNER};
+use crate::handing::{Batch, Handed, Handing, OWNER};
 
 /// A worker's end of it.
 #[derive(Debug)]
@@ -21,9 +23,33 @@ impl Hand {
         Self {
             handing: Arc::clone(shares.handing()),
             takes: shares.worker() == OWNER,
-            pending: Batch::default(),
+            pending: shares.handing().first(),
             commands: 0,
         }
+    }
+
+    /// Puts a packet to those that are pending, or, if they are full, behind them; `false`: there is
+    /// no room for it.
+    pub(super) fn put(&mut self, packet: Handed, bytes: &[u8]) -> bool {
+        self.try_put(packet, bytes) || {
+            self.flush();
+            self.try_put(packet, bytes)
+        }
+    }
+
+    fn try_put(&mut self, mut packet: Handed, bytes: &[u8]) -> bool {
+        if self.pending.len() == 0 {
+            self.pending.commands = self.commands;
+        } else if self.pending.commands != self.commands {
+            // The place is another list's.
+            packet.subscriber = UNKNOWN;
+        }
+        self.pending.put(packet, bytes)
+    }
+
+    /// What is pending is on its way, if there is another batch to go on with.
+    pub(super) fn flush(&mut self) {
+        self.pending = self.handing.put(std::mem::take(&mut self.pending));
     }
 
     /// A command was carried out.

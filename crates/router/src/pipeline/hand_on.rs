@@ -5,9 +5,9 @@
 //! and hand over copies of packets: in batches, one in each of their rounds. The first worker takes
 //! them before what it has received itself. Packets of one flow come by one worker, so their order stays.
 //!
-//! **Bounds.** A worker has eight batches under way at most, and keeps back another
-//! [`MOST`] packets; what comes then is lost and counted (`handed_lost`), as at a ring that is
-//! full. What is under way is nobody's: `handed_on − handed_in − handed_lost`, over all workers.
+//! **Bounds.** There are nine batches for each worker but the first, of 1,024 packets each, which are
+//! allocated at the start. When all are under way or full, what comes then is lost and counted
+//! (`handed_lost`), as at a ring that is full. What is under way is nobody's: `handed_on − handed_in − handed_lost`, over all workers.
 //!
 //! **Sleep.** Whoever hands over wakes the first worker if that sleeps.
 //!
@@ -21,9 +21,8 @@ use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
-use super::hand::Hand;
 use super::packet::QueuedPacket;
-use crate::handing::{Handed, MOST};
+use crate::handing::Handed;
 
 impl Pipeline {
     /// Hands a packet for the link of `port` to the first worker.
@@ -31,18 +30,8 @@ impl Pipeline {
     pub(super) fn hand_on(&mut self, port: usize, queued: QueuedPacket, pin: Pin) {
         let count = &mut self.ports[port].count;
         count.handed_on += 1;
-        let hand = self.hand.as_mut().filter(|hand| hand.pending.packets.len() < MOST);
-        let Some(Hand { pending, commands, .. }) = hand else {
-            count.handed_lost += 1;
-            return self.pool.release(queued.into_frame());
-        };
-        if pending.packets.is_empty() {
-            pending.commands = *commands;
-        }
-        let knows = pending.commands == *commands;
         let bytes = self.pool.bytes(&queued.frame);
-        pending.bytes.extend_from_slice(bytes);
-        pending.packets.push(Handed {
+        let handed = Handed {
             link: port as u16,
             port: queued.port,
             pin,
@@ -52,22 +41,32 @@ impl Pipeline {
             arrival: queued.arrival,
             ip_len: queued.ip_len,
             wire_len: queued.wire_len,
-            subscriber: if knows { queued.subscriber } else { UNKNOWN },
+            subscriber: queued.subscriber,
             originated: queued.originated,
             ecn: queued.ecn,
             marked: queued.marked,
             frame: self.pool.known(&queued.frame),
             frame_len: bytes.len() as u32,
-        });
+        };
+        let goes = self.hand.as_mut().is_some_and(|hand| hand.put(handed, bytes));
+        count.handed_lost += u64::from(!goes);
         self.pool.release(queued.into_frame());
     }
 
     /// What was handed on in this round is on its way now, if there is room.
-    pub(super) fn flush_handed(&mut self) {
-        let hand = self.hand.as_mut().filter(|hand| !hand.pending.packets.is_empty());
-        let Some(hand) = hand else { return };
-        let (Ok(batch) | Err(batch)) = hand.handing.put(std::mem::take(&mut hand.pending));
-        hand.pending = batch;
+    pub(crate) fn flush_handed(&mut self) {
+        if let Some(hand) = self.hand.as_mut().filter(|hand| hand.pending.len() > 0) {
+            hand.flush();
+        }
+    }
+
+    /// Nobody takes any more what is pending: it is lost.
+    pub(super) fn lose_handed(&mut self) {
+        let Some(hand) = &mut self.hand else { return };
+        for (handed, _) in hand.pending.packets() {
+            self.ports[usize::from(handed.link)].count.handed_lost += 1;
+        }
+        hand.pending.clear();
     }
 
     /// What wakes this worker when others have handed something on.
@@ -98,13 +97,8 @@ impl Pipeline {
             && let Some(mut batch) = hand.handing.take()
         {
             let knows = batch.commands == hand.commands;
-            let mut begin = 0;
-            for handed in &batch.packets {
-                let end = begin + handed.frame_len as usize;
-                self.take_one(now, handed, &batch.bytes[begin..end], knows);
-                begin = end;
-            }
-            all += batch.packets.len();
+            batch.packets().for_each(|(handed, bytes)| self.take_one(now, handed, bytes, knows));
+            all += batch.len();
             batch.clear();
             if let Some(hand) = &self.hand {
                 hand.handing.give_back(batch);

@@ -502,6 +502,7 @@ impl Pipeline {
     /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.
     pub fn stop(&mut self, now: Nanos) {
         self.flush_handed();
+        self.lose_handed();
         self.take_handed(now);
         if let Some(cluster) = &mut self.cluster {
             cluster.drop_queues(None, Reason::Stopped, &mut self.pool);

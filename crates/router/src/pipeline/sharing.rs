@@ -65,7 +65,9 @@ impl WorkerShares {
         };
         let links: Arc<[_]> =
             config.links.iter().zip(config.unshared_links()).map(shared).collect();
-        let handing = Arc::new(Handing::new(workers));
+        let (buffer, hands_on) =
+            (config.router.buffer_size.0 as usize, links.iter().any(|link| link.is_one_workers));
+        let handing = Arc::new(Handing::new(workers, buffer, hands_on));
         let of = |worker| Self {
             worker,
             workers,

@@ -106,9 +106,14 @@ pub(super) fn join_drained(
             Err(error) => broken = Some(error),
         }
     }
-    if let Some(first) = drained.first_mut() {
-        // What was under way to it.
-        first.pipeline.take_handed(sys::monotonic_now());
+    if let Some((first, others)) = drained.split_first_mut() {
+        // What was under way to it, and what the others have kept back.
+        let now = sys::monotonic_now();
+        first.pipeline.take_handed(now);
+        for other in others {
+            other.pipeline.flush_handed();
+            first.pipeline.take_handed(now);
+        }
     }
     broken.map_or(Ok(drained), Err)
 }
