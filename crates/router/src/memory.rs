@@ -35,7 +35,7 @@ const RINGS: u64 = 12 << 20;
 
 /// Addresses that a thread sets aside, used or not: its stack, and the 64 MiB which the allocator
 /// of the C library keeps together for it. Only a limit of the address space counts them.
-const THREAD: u64 = 66 << 20;
+pub(crate) const THREAD: u64 = 66 << 20;
 
 /// What a configuration takes, in bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -86,7 +86,7 @@ impl Footprint {
         }
     }
 
-    /// Refuses it if there is no memory for it. See [`reserve`].
+    /// Refuses it if there is no memory for it. See [`reserve_with`].
     ///
     /// # Errors
     /// [`CommandError::Memory`].
@@ -127,8 +127,7 @@ pub(crate) fn shadows(flows: u32, links: usize) -> u64 {
     u64::from(flows).next_power_of_two() * SHADOW * (1 + links as u64)
 }
 
-/// Refuses what there is no memory for. What is said to be there is given back at once, to whoever
-/// asks next: which is the caller.
+/// Refuses what there is no memory for: see [`reserve_with`].
 ///
 /// # Errors
 /// [`CommandError::Memory`].
@@ -136,8 +135,12 @@ pub(crate) fn reserve(bytes: u64) -> Result<(), CommandError> {
     reserve_with(bytes, 0)
 }
 
-/// The same, where `addresses` more are needed without memory behind them.
-fn reserve_with(bytes: u64, addresses: u64) -> Result<(), CommandError> {
+/// Refuses what there is no memory for; `addresses` more are needed without memory behind them.
+/// What is said to be there is given back at once, to whoever asks next: which is the caller.
+///
+/// # Errors
+/// [`CommandError::Memory`].
+pub(crate) fn reserve_with(bytes: u64, addresses: u64) -> Result<(), CommandError> {
     let refused = |available: Option<u64>| CommandError::Memory {
         needed: mebibytes(bytes),
         available: available.map(mebibytes),

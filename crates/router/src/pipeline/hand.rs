@@ -28,8 +28,8 @@ impl Hand {
         }
     }
 
-    /// Puts a packet to those that are pending, or, if they are full, behind them; `false`: there is
-    /// no room for it.
+    /// Puts a packet to those that are pending, or, if they are full, behind them; `false`: there
+    /// is no room for it.
     pub(super) fn put(&mut self, packet: Handed, bytes: &[u8]) -> bool {
         self.try_put(packet, bytes) || {
             self.flush();

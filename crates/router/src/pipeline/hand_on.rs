@@ -3,11 +3,13 @@
 //! What schedules a link as a whole (a tree of subscribers, LCT-UC, a dynamic control, a shaper, a
 //! limit per user) is in one place, and is exact there. The others receive, classify and route,
 //! and hand over copies of packets: in batches, one in each of their rounds. The first worker takes
-//! them before what it has received itself. Packets of one flow come by one worker, so their order stays.
+//! them before what it has received itself. Packets of one flow come by one worker, so their order
+//! stays.
 //!
-//! **Bounds.** There are nine batches for each worker but the first, of 1,024 packets each, which are
-//! allocated at the start. When all are under way or full, what comes then is lost and counted
-//! (`handed_lost`), as at a ring that is full. What is under way is nobody's: `handed_on − handed_in − handed_lost`, over all workers.
+//! **Bounds.** There are nine batches for each worker but the first, of 1,024 packets each, which
+//! are allocated at the start. When all are under way or full, what comes then is lost and counted
+//! (`handed_lost`), as at a ring that is full. What is under way is nobody's:
+//! `handed_on − handed_in − handed_lost`, over all workers.
 //!
 //! **Sleep.** Whoever hands over wakes the first worker if that sleeps.
 //!

@@ -51,7 +51,11 @@ impl Members {
             asked?.iter().map(|answer| told(answer, timeout)).collect();
         let blueprints = blueprints?;
         let bytes: u64 = blueprints.iter().map(|blueprint| blueprint.memory(command)).sum();
-        memory::reserve(bytes + bytes / SPARE)?;
+        if bytes > 0 {
+            // What is below 32 MiB the allocator takes out of heaps, whose 64 MiB it reserves.
+            let heaps = memory::THREAD * blueprints.len() as u64;
+            memory::reserve_with(bytes + bytes / SPARE, heaps)?;
+        }
         let now = sys::monotonic_now();
         Ok(blueprints.iter().map(|blueprint| blueprint.build(command, now)).collect())
     }
