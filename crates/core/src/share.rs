@@ -65,6 +65,7 @@ mod divide;
 #[cfg(test)]
 #[cfg(loom)]
 mod interleaved;
+pub mod wake;
 mod window;
 mod young;
 

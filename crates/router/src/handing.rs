@@ -1,13 +1,13 @@
 //! Batches of packets on their way from other workers to the first one: see
 //! `pipeline/hand_on.rs`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock};
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::packet::Ecn;
+use evenkeel_core::share::wake::Wake;
 use evenkeel_core::{Class, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::pool::Known;
@@ -99,10 +99,7 @@ pub(crate) struct Handing {
     taken: Mutex<Receiver<Batch>>,
     /// Batches to be used: all that there are but those under way, and one of each worker.
     empty: Mutex<Vec<Batch>>,
-    /// How many batches are under way.
-    waiting: AtomicUsize,
-    /// The first worker sleeps, or is about to.
-    asleep: AtomicBool,
+    wake: Wake,
     waker: OnceLock<Notifier>,
 }
 
@@ -122,8 +119,7 @@ impl Handing {
             full,
             taken: Mutex::new(taken),
             empty: Mutex::new((0..batches).map(|_| Batch::new(buffer)).collect()),
-            waiting: AtomicUsize::new(0),
-            asleep: AtomicBool::new(false),
+            wake: Wake::default(),
             waker: OnceLock::new(),
         }
     }
@@ -140,17 +136,11 @@ impl Handing {
 
     /// The first worker wants to sleep. `false`: something waits for it.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        // Whoever hands over says that it has before it looks whether the other sleeps.
-        let may = self.waiting.load(Ordering::SeqCst) == 0;
-        if !may {
-            self.asleep.store(false, Ordering::SeqCst);
-        }
-        may
+        self.wake.may_sleep()
     }
 
     pub(crate) fn is_awake(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.wake.awake();
     }
 
     /// Hands a batch over, for an empty one; gives it back if all others are under way.
@@ -159,13 +149,12 @@ impl Handing {
         let Some(next) = self.empty.try_lock().ok().and_then(|mut empty| empty.pop()) else {
             return batch;
         };
-        // Counted first: the first worker may be done with it before this goes on.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.wake.comes();
         // There is a place for each that there is.
         if self.full.try_send(batch).is_err() {
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.wake.gone();
         }
-        if self.asleep.swap(false, Ordering::SeqCst)
+        if self.wake.wakes()
             && let Some(waker) = self.waker.get()
         {
             waker.notify();
@@ -175,7 +164,7 @@ impl Handing {
 
     pub(crate) fn take(&self) -> Option<Batch> {
         let batch = lock(&self.taken).try_recv().ok()?;
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.wake.gone();
         Some(batch)
     }
 

@@ -120,3 +120,36 @@ fn a_window_that_two_open_is_granted_once() {
         }
     });
 }
+
+/// One hands something over while the other finds nothing and goes to sleep: it is woken.
+fn nobody_sleeps_beside_what_waits(may_sleep: fn(&wake::Wake) -> bool) {
+    model(move || {
+        let wake = Arc::new(wake::Wake::default());
+        let place = Arc::new(AtomicU64::new(0));
+        let (theirs, put) = (Arc::clone(&wake), Arc::clone(&place));
+        let hands = thread::spawn(move || {
+            theirs.comes();
+            put.store(1, Ordering::Release);
+            theirs.wakes()
+        });
+        let mut sleeps = false;
+        if place.swap(0, Ordering::AcqRel) == 1 {
+            wake.gone();
+        } else {
+            sleeps = may_sleep(&wake);
+        }
+        let woken = hands.join().expect("it does not panic");
+        assert!(!sleeps || woken, "it sleeps, and something waits for it");
+    });
+}
+
+#[test]
+fn who_hands_over_wakes_who_sleeps() {
+    nobody_sleeps_beside_what_waits(wake::Wake::may_sleep);
+}
+
+#[test]
+#[should_panic(expected = "it sleeps, and something waits for it")]
+fn who_looks_before_it_says_that_it_sleeps_is_found() {
+    nobody_sleeps_beside_what_waits(wake::Wake::may_sleep_it_looks_first);
+}
