@@ -223,9 +223,9 @@ const SUPER_FRAME: usize = HEADROOM + 14 + 8 + 65_535;
 /// Super-frames that are kept whole at once; the kernel gives memory as they come, 34 MiB at most.
 const SUPER_FRAMES: usize = 512;
 
-/// How many buffers there are with those of super-frames.
+/// How many buffers there are with those of super-frames, which a pool of none has not either.
 const fn with_rows(buffers: usize, buffer: usize) -> usize {
-    buffers + SUPER_FRAMES * SUPER_FRAME.div_ceil(buffer)
+    if buffers == 0 { 0 } else { buffers + SUPER_FRAMES * SUPER_FRAME.div_ceil(buffer) }
 }
 
 /// A region of frame buffers and the list of the free ones. Super-frames that are kept whole lie
@@ -599,6 +599,14 @@ impl FramePool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One stands where a pool was taken away, in a moment when memory may be short.
+    #[test]
+    fn a_pool_of_nothing_takes_nothing() {
+        let mut none = FramePool::new(0);
+        assert_eq!((none.region.length, FramePool::memory(0, 2_048) < 4_096), (0, true));
+        assert!(none.alloc().is_none() && none.alloc_super(9_000, 6, 54).is_none());
+    }
 
     #[test]
     fn buffers_come_back_and_none_is_handed_out_twice() {

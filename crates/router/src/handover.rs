@@ -131,10 +131,11 @@ fn lives_in_one_pipeline(old: &RouterConfig, new: &RouterConfig) -> bool {
         && old.class_names() == new.class_names()
         && (0..new.ports.len()).all(|at| old.link_of(at) == new.link_of(at))
         && old.flows.lists == new.flows.lists
-        && one_workers(old).eq(one_workers(new))
+        && one_workers(old).zip(one_workers(new)).all(|(has, wants)| has || !wants)
 }
 
-/// By link, whether of several workers the first one has it for all.
+/// By link, whether of several workers the first one has it for all. What it has once it may keep:
+/// that is right for every link.
 fn one_workers(config: &RouterConfig) -> impl Iterator<Item = bool> {
     let several = config.router.workers > 1;
     config.unshared_links().into_iter().map(move |part| several && part.is_some())
