@@ -143,6 +143,14 @@ fn nobody_sleeps_beside_what_waits(may_sleep: fn(&wake::Wake) -> bool) {
     });
 }
 
+/// As [`wake::Wake::may_sleep`], in the wrong order.
+fn looks_first(wake: &wake::Wake) -> bool {
+    let may = wake.waiting.load(Ordering::Acquire) == 0;
+    fence(Ordering::SeqCst);
+    wake.asleep.store(u64::from(may), Ordering::Release);
+    may
+}
+
 #[test]
 fn who_hands_over_wakes_who_sleeps() {
     nobody_sleeps_beside_what_waits(wake::Wake::may_sleep);
@@ -151,5 +159,5 @@ fn who_hands_over_wakes_who_sleeps() {
 #[test]
 #[should_panic(expected = "it sleeps, and something waits for it")]
 fn who_looks_before_it_says_that_it_sleeps_is_found() {
-    nobody_sleeps_beside_what_waits(wake::Wake::may_sleep_it_looks_first);
+    nobody_sleeps_beside_what_waits(looks_first);
 }

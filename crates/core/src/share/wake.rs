@@ -13,9 +13,9 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[derive(Debug)]
 pub struct Wake {
     /// What is under way.
-    waiting: AtomicU64,
+    pub(super) waiting: AtomicU64,
     /// 1: who takes it sleeps, or is about to.
-    asleep: AtomicU64,
+    pub(super) asleep: AtomicU64,
 }
 
 impl Default for Wake {
@@ -57,14 +57,5 @@ impl Wake {
     /// It does not sleep any more.
     pub fn awake(&self) {
         self.asleep.store(0, Ordering::Release);
-    }
-
-    /// As [`may_sleep`](Self::may_sleep), in the wrong order.
-    #[cfg(all(test, loom))]
-    pub(super) fn may_sleep_it_looks_first(&self) -> bool {
-        let may = self.waiting.load(Ordering::Acquire) == 0;
-        fence(Ordering::SeqCst);
-        self.asleep.store(u64::from(may), Ordering::Release);
-        may
     }
 }
