@@ -266,7 +266,7 @@ fn a_list_of_a_hundred_thousand_is_applied_under_load_and_nothing_is_lost() {
 }
 
 #[test]
-#[ignore = "as long as that with one worker: make soak"]
+#[ignore = "half a minute more; one worker is tried always: make soak"]
 fn plans_hold_of_a_hundred_thousand_with_two_workers() {
     list_is_applied("a hundred thousand subscribers, two workers", 2);
 }

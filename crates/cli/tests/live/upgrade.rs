@@ -167,7 +167,7 @@ fn it_goes_on_in_another_process_inline() {
 }
 
 #[test]
-#[ignore = "as long as the others: make soak"]
+#[ignore = "ten more upgrades, half a minute; one worker is tried always: make soak"]
 fn it_goes_on_in_another_process_inline_with_two_workers() {
     let config = format!("[router]\nworkers = 2\n{INLINE}{LINK}");
     goes_on("upgrade, inline, two workers", &config, 1, false);

@@ -62,7 +62,7 @@ impl Pipeline {
         }
         let Reception { received, more, horizon, waiting } =
             self.receive_all(now, ports, receiving);
-        let received = received + self.take_handed(now);
+        let handed = self.take_handed(now);
         self.receiver.sort();
         self.meter.fetched(self.receiver.len());
         if received > 0
@@ -74,7 +74,7 @@ impl Pipeline {
         self.hand_over(ports);
         self.expire(now);
         self.run_cluster(now, horizon);
-        let mut round = Round { received, more, ..Round::default() };
+        let mut round = Round { received: received + handed, more, ..Round::default() };
         // What a link without a rate kept back goes while its port takes it.
         if self.follows() {
             self.follow(horizon);
