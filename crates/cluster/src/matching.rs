@@ -69,7 +69,7 @@ pub(crate) fn stable(
     acceptable: &mut [u64; 64],
     receiver_of: &mut [u8; 64],
     proposer_of: &mut [u8; 64],
-    first: impl Fn(usize, u64) -> usize,
+    mut first: impl FnMut(usize, u64) -> usize,
     better: impl Fn(usize, usize, usize) -> bool,
 ) {
     let mut free = if proposers == 64 { u64::MAX } else { (1 << proposers) - 1 };

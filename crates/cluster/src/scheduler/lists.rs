@@ -2,7 +2,7 @@
 //! are compared.
 
 use crate::config::{MAX_CLASSES, Proposer};
-use crate::matching::{Matching, members, stable};
+use crate::matching::{Matching, NONE, members, stable};
 use crate::mix::{Role, tie};
 use crate::types::earlier;
 
@@ -24,23 +24,25 @@ impl Round<'_> {
         tie(self.seed, Role::Link, link, node, 0)
     }
 
-    /// Which of `tied`, a set that is not empty, comes first.
+    /// Which of `tied`, a set that is not empty, comes first, and which of them next.
     #[inline]
-    fn first_of(&self, link: usize, tied: u64) -> usize {
+    fn first_of(&self, link: usize, tied: u64) -> (usize, Option<usize>) {
         // Ties are drawn at random: a branch on who wins would be mispredicted half of the time.
         // Order and index fit one word.
         let key = |node: usize| u64::from(self.link_tie(link, node)) << 6 | node as u64;
         let first = tied.trailing_zeros() as usize;
         let mut rest = tied & tied.wrapping_sub(1);
         if rest == 0 {
-            return first;
+            return (first, None);
         }
-        let mut least = key(first);
+        let (mut least, mut next) = (key(first), u64::MAX);
         while rest != 0 {
-            least = least.min(key(rest.trailing_zeros() as usize));
+            let key = key(rest.trailing_zeros() as usize);
+            next = next.min(key.max(least));
+            least = least.min(key);
             rest &= rest - 1;
         }
-        (least & 63) as usize
+        ((least & 63) as usize, Some((next & 63) as usize))
     }
 }
 
@@ -50,8 +52,9 @@ pub(super) trait Picks {
     fn tag(&self, node: usize, link: usize) -> u64;
     /// Its class.
     fn class(&self, round: u64, node: usize, link: usize) -> usize;
-    /// The first of Y_j among `set`, which is not empty and in which all have a packet.
-    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> usize;
+    /// The first of Y_j among `set`, which is not empty and in which all have a packet; and the
+    /// next, if the same look tells it.
+    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> (usize, Option<usize>);
 }
 
 /// Rules A and C: each queue has its tag.
@@ -75,7 +78,7 @@ impl Picks for Own<'_> {
     }
 
     #[inline]
-    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> usize {
+    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> (usize, Option<usize>) {
         let row = &self.picks[link * self.nodes..][..self.nodes];
         let (mut least, mut tied) = (u64::MAX, 0);
         for node in members(set) {
@@ -175,7 +178,7 @@ impl Picks for Shared<'_> {
     }
 
     #[inline]
-    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> usize {
+    fn first(&self, round: &Round<'_>, link: usize, set: u64) -> (usize, Option<usize>) {
         let flows = &self.flows[link];
         let tied = match flows.leading & set {
             0 => flows.behind(set),
@@ -217,7 +220,19 @@ pub(super) fn match_all<P: Picks>(
     match proposer {
         Proposer::Links => {
             left[..round.links].copy_from_slice(&nodes_of[..round.links]);
-            let first = |link: usize, set: u64| picks.first(round, link, set);
+            // Who is turned down asks again, with a set that lacks the one it has asked.
+            let mut next = [NONE; 64];
+            let first = |link: usize, set: u64| match next[link] {
+                NONE => {
+                    let (first, then) = picks.first(round, link, set);
+                    next[link] = then.map_or(NONE, |node| node as u8);
+                    first
+                }
+                known => {
+                    next[link] = NONE;
+                    usize::from(known)
+                }
+            };
             stable(round.links, left, of_link, of_node, first, node_likes);
         }
         Proposer::Forwarders => {

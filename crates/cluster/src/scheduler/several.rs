@@ -88,7 +88,7 @@ impl Several {
         match proposer {
             Proposer::Links => {
                 left[..round.links].copy_from_slice(&nodes_of[..round.links]);
-                let first = |link: usize, set: u64| picks.first(round, link, set);
+                let first = |link: usize, set: u64| picks.first(round, link, set).0;
                 self.links_ask(round.links, left, of_link, first, node_likes);
             }
             Proposer::Forwarders => {

@@ -28,8 +28,6 @@ use crate::units::Cycles;
 
 /// Places: as six bits tell apart.
 const PLACES: usize = 64;
-/// No flow of the sample.
-const NOBODY: usize = PLACES;
 /// Spreads hashes over all bits (Knuth, 6.4).
 const MIXES: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Parts of a window, and all of them as bits.
@@ -96,11 +94,13 @@ pub(super) struct Audit {
     /// Hashes with none of these bits are in the sample.
     mask: u64,
     places: [Sampled; PLACES],
-    /// The place of the packet that was judged last.
+    /// The place of the packet of the sample that was judged last.
     judged: usize,
-    /// One packet of so many is looked at, and how many come before the next.
+    /// One packet of so many is looked at, and how many come before the next; how many will have
+    /// been judged by then.
     every: u32,
     left: u32,
+    until: u64,
     random: u32,
     /// How many were looked at in this window.
     drawn: u32,
@@ -130,9 +130,10 @@ impl Audit {
         Self {
             mask: 0,
             places: [Sampled::default(); PLACES],
-            judged: NOBODY,
+            judged: 0,
             every: FIRST,
             left: 1,
+            until: 1,
             random: 1,
             drawn: 0,
             part: 0,
@@ -149,53 +150,52 @@ impl Audit {
         CyclesVerdict { one_of: self.mask + 1, ..self.verdict.clone() }
     }
 
-    /// A packet is to be judged.
+    /// A packet is to be judged. Whether it is in the sample.
     #[inline]
-    pub(super) fn meets(&mut self, hash: u64, share: ShareId) {
+    pub(super) fn meets(&mut self, hash: u64, share: ShareId) -> bool {
         self.left -= 1;
-        self.judged = NOBODY;
-        if self.left == 0 {
-            self.look_at(hash, share);
-        }
+        self.left == 0 && self.look_at(hash, share)
     }
 
-    fn look_at(&mut self, hash: u64, share: ShareId) {
+    /// How many packets were judged.
+    pub(super) fn judged(&self) -> u64 {
+        self.until - u64::from(self.left)
+    }
+
+    fn look_at(&mut self, hash: u64, share: ShareId) -> bool {
         // Not each n-th: flows may come in turns.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.left = 1 + (self.random >> 8) % (2 * self.every - 1);
+        self.until += u64::from(self.left);
         self.drawn += 1;
         let mixed = hash.wrapping_mul(MIXES);
-        if mixed >> 20 & self.mask == 0 {
-            self.find(hash, (mixed >> 58) as usize, share);
-        }
+        mixed >> 20 & self.mask == 0 && self.find(hash, (mixed >> 58) as usize, share)
     }
 
-    fn find(&mut self, hash: u64, at: usize, share: ShareId) {
+    fn find(&mut self, hash: u64, at: usize, share: ShareId) -> bool {
         let place = &mut self.places[at];
         if place.met == 0 {
             *place = Sampled { hash, share: share.0, ..Sampled::default() };
         } else if place.hash != hash {
-            return;
+            return false;
         }
         place.met |= 1 << self.part;
         self.judged = at;
+        true
     }
 
-    /// It is refused.
-    #[inline]
+    /// The packet of the sample that was met last is refused.
+    #[cold]
     pub(super) fn refused(&mut self) {
-        if let Some(place) = self.places.get_mut(self.judged) {
-            place.refused |= 1 << self.part;
-        }
+        self.places[self.judged].refused |= 1 << self.part;
     }
 
     /// It is admitted, and costs so much.
-    #[inline]
+    #[cold]
     pub(super) fn charged(&mut self, cycles: u64) {
-        if let Some(place) = self.places.get_mut(self.judged) {
-            place.work += cycles;
-            place.dearest = place.dearest.max(cycles);
-        }
+        let place = &mut self.places[self.judged];
+        place.work += cycles;
+        place.dearest = place.dearest.max(cycles);
     }
 
     /// A burst was fetched; `full`: from a ring that had no place.
@@ -245,7 +245,7 @@ impl Audit {
         self.drawn = 0;
         self.places = [Sampled::default(); PLACES];
         self.unplaced = outside.unplaced;
-        (self.part, self.full, self.judged) = (0, 0, NOBODY);
+        (self.part, self.full) = (0, 0);
     }
 
     fn compare(&mut self, now: Cycles, outside: &Outside<'_>) {

@@ -74,7 +74,21 @@ pub struct Poll {
 /// packet is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "an admitted packet is charged"]
-pub struct Ticket(pub(super) u32);
+pub struct Ticket(u32);
+
+impl Ticket {
+    /// A bit beyond all places: whether the audit follows the packet.
+    const SAMPLED: u32 = 1 << 31;
+
+    pub(super) fn of(index: u32) -> Self {
+        Self(index)
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> u32 {
+        self.0 & !Self::SAMPLED
+    }
+}
 
 /// Counters and estimates of a core's dropper.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -151,7 +165,6 @@ pub struct CpuFairDrop {
     touched: Vec<u32>,
     /// Defers charges: the rule is the journal's.
     defers: bool,
-    judged: u64,
     /// In earlier rounds.
     charged: u64,
     refused: u64,
@@ -183,7 +196,6 @@ impl CpuFairDrop {
             audit: Audit::new(),
             touched: Vec::with_capacity(usize::from(config.batch)),
             defers: false,
-            judged: 0,
             charged: 0,
             refused: 0,
             absurd: 0,
@@ -429,15 +441,16 @@ impl CpuFairDrop {
         if self.defers {
             ahead += self.deferred(index);
         }
-        self.judged += 1;
-        self.audit.meets(flow_hash, share);
+        let sampled = self.audit.meets(flow_hash, share);
         if ahead <= limit || (self.wait.is_on() && self.is_saved(index, ahead)) {
-            return Ok(Ticket(index));
+            return Ok(Ticket(index | u32::from(sampled) * Ticket::SAMPLED));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
         self.refused += 1;
-        self.audit.refused();
+        if sampled {
+            self.audit.refused();
+        }
         Err(Reason::FairdropCpu)
     }
 
@@ -464,12 +477,15 @@ impl CpuFairDrop {
         let cost = &mut self.costs[usize::from(class)];
         cost.admitted += 1;
         let work = cost.charged;
-        self.audit.charged(cost.learnt >> COST_FRACTION);
-        self.shadow.table.flows[ticket.0 as usize].class = class;
+        if ticket.0 & Ticket::SAMPLED != 0 {
+            self.audit.charged(cost.learnt >> COST_FRACTION);
+        }
+        let index = ticket.index();
+        self.shadow.table.flows[index as usize].class = class;
         if self.defers {
-            self.defer(ticket.0, work);
+            self.defer(index, work);
         } else {
-            self.shadow.charge(ticket.0, work);
+            self.shadow.charge(index, work);
         }
     }
 
@@ -559,7 +575,7 @@ impl CpuFairDrop {
     pub fn view(&self) -> CpuView {
         let limit = self.shadow.groups[0].limit;
         CpuView {
-            judged: self.judged,
+            judged: self.audit.judged(),
             charged: self.charged
                 + self.costs.iter().map(|cost| u64::from(cost.admitted)).sum::<u64>(),
             refused: self.refused,

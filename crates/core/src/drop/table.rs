@@ -18,6 +18,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::prefetch;
+
 /// `next` of a flow that is not backlogged.
 pub(super) const IDLE: u32 = u32::MAX;
 
@@ -114,9 +116,9 @@ impl Table {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let set = (hash as usize & self.mask) * WAYS;
-        // A set lies in two lines of the cache.
-        core::hint::black_box(self.flows[set].tag);
-        core::hint::black_box(self.flows[set + WAYS / 2].tag);
+        // A set lies in two lines of the cache or three.
+        prefetch::element(&self.flows, set);
+        prefetch::element(&self.flows, set + WAYS / 2);
     }
 
     /// The place of a flow; it gets one if it has none. Not that of a flow that is `backlogged`;
