@@ -8,9 +8,7 @@ use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::schedule::buffer::{BYTES_RANGE, Buffer, KnownFlows, Victim};
 
 /// The harness of the property tests.
-#[path = "../../crates/core/tests/it/common/mod.rs"]
-#[allow(missing_docs, reason = "a test module of another crate")]
-pub mod harness;
+pub use evenkeel_harness as harness;
 
 /// Admission under operations, from the property tests.
 #[path = "../../crates/core/tests/it/admit/mod.rs"]

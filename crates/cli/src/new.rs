@@ -39,10 +39,11 @@ fn discipline(args: &NewDisciplineArgs) -> Outcome {
         let why = "a program's name has small letters, digits and `-`, a letter first";
         return Err(Failure::input(format!("{name:?}: {why}")));
     }
-    let cli = absolute(&args.source).join("crates/cli");
-    if !cli.join("Cargo.toml").is_file() {
+    let crates = absolute(&args.source).join("crates");
+    let cli = crates.join("cli/Cargo.toml");
+    if !cli.is_file() {
         let why = "is not there: say with --source where the sources of Evenkeel are";
-        return Err(Failure::input(format!("{} {why}", cli.join("Cargo.toml").display())));
+        return Err(Failure::input(format!("{} {why}", cli.display())));
     }
     if args.folder.exists() {
         let why = "is there already: give the name of a new folder";
@@ -50,7 +51,7 @@ fn discipline(args: &NewDisciplineArgs) -> Outcome {
     }
     let manifest = MANIFEST
         .replace("\"own-discipline\"", &format!("{name:?}"))
-        .replace("\"../../crates/cli\"", &format!("{:?}", cli.display().to_string()));
+        .replace("\"../../crates/", &format!("\"{}/", crates.display().to_string().escape_debug()));
     let files =
         [("Cargo.toml", manifest.as_str()), ("src/main.rs", PROGRAM), ("strict.toml", SCENARIO)];
     for (file, text) in files {

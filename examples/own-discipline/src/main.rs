@@ -28,6 +28,7 @@ settings! {
 }
 
 /// One queue per class. A packet goes when all more urgent queues are empty.
+#[derive(Clone, Debug)]
 struct StrictPriority<P> {
     live: Live,
     /// By class.
@@ -59,8 +60,12 @@ impl<P: Packet> StrictPriority<P> {
         }
         let live = Live { limit: settings.limit };
         live.check()?;
-        let queues = setup.classes().iter().map(|_| PacketQueue::new(live.limit)).collect();
-        Ok(Self { live, queues, order, busy: 0 })
+        Ok(Self::empty(order, live))
+    }
+
+    fn empty(order: Vec<usize>, live: Live) -> Self {
+        let queues = order.iter().map(|_| PacketQueue::new(live.limit)).collect();
+        Self { live, queues, order, busy: 0 }
     }
 
     /// The most urgent class that has packets.
@@ -143,4 +148,35 @@ fn main() -> ExitCode {
     let own = Disciplines::default()
         .with("strict-priority", |setup| Ok(Box::new(StrictPriority::new(setup)?)));
     evenkeel::main(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_harness::{Subject, TestPacket, ops, run};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Subject for StrictPriority<TestPacket> {
+        fn queue_of(&self, packet: &TestPacket) -> usize {
+            packet.class.index()
+        }
+        fn work_conserving(&self) -> bool {
+            true
+        }
+        fn by_class(&self) -> bool {
+            true
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_keeps_the_contract(
+            order in Just((0..10).collect::<Vec<usize>>()).prop_shuffle(),
+            limit in 1u32..20,
+            ops in ops(200),
+        ) {
+            run(StrictPriority::empty(order, Live { limit }), ops);
+        }
+    }
 }

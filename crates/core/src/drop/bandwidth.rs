@@ -24,9 +24,9 @@
 use alloc::sync::Arc;
 
 use super::config::{BandwidthConfig, FlowTableConfig, ShareId};
-use super::fairdrop::Ticket;
 use super::shadow::FlowView;
 use super::shadow::{FRACTION, Looked, Shadow};
+use super::table::Ticket;
 use super::together::{Elsewhere, SharedShadow};
 use crate::out_of_range::within;
 use crate::reason::Reason;
@@ -183,7 +183,7 @@ impl BandwidthFairDrop {
         self.judged += 1;
         let elsewhere = u128::from(self.elsewhere.work) << FRACTION;
         if ahead <= limit || self.shadow.work() + elsewhere <= self.buffer {
-            return Ok(Ticket::of(index));
+            return Ok(Ticket::of(index, false));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);

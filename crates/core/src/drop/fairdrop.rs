@@ -46,6 +46,7 @@ use super::config::{
 };
 use super::level::{Level, Pressure};
 use super::shadow::{FRACTION, FlowView, Looked, MAX_AHEAD, MAX_WORK, Shadow};
+use super::table::Ticket;
 use super::wait::{WaitControl, is_within};
 use crate::reason::Reason;
 use crate::settings::SettingError;
@@ -68,26 +69,6 @@ pub struct Poll {
     pub waiting: u32,
     /// Frames that still wait in all rings together.
     pub queued: u32,
-}
-
-/// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next
-/// packet is judged.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "an admitted packet is charged"]
-pub struct Ticket(u32);
-
-impl Ticket {
-    /// A bit beyond all places: whether the audit follows the packet.
-    const SAMPLED: u32 = 1 << 31;
-
-    pub(super) fn of(index: u32) -> Self {
-        Self(index)
-    }
-
-    #[inline]
-    pub(super) fn index(self) -> u32 {
-        self.0 & !Self::SAMPLED
-    }
 }
 
 /// Counters and estimates of a core's dropper.
@@ -443,7 +424,7 @@ impl CpuFairDrop {
         }
         let sampled = self.audit.meets(flow_hash, share);
         if ahead <= limit || (self.wait.is_on() && self.is_saved(index, ahead)) {
-            return Ok(Ticket(index | u32::from(sampled) * Ticket::SAMPLED));
+            return Ok(Ticket::of(index, sampled));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
@@ -477,7 +458,7 @@ impl CpuFairDrop {
         let cost = &mut self.costs[usize::from(class)];
         cost.admitted += 1;
         let work = cost.charged;
-        if ticket.0 & Ticket::SAMPLED != 0 {
+        if ticket.is_sampled() {
             self.audit.charged(cost.learnt >> COST_FRACTION);
         }
         let index = ticket.index();

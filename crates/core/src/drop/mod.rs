@@ -38,6 +38,7 @@ pub use config::{
     BandwidthConfig, CpuConfig, FairDropConfig, Fixed, FlowTableConfig, Groups, Kappa, MimdBatch,
     MimdRing, ProcessingClass, Rule, Share, ShareId, WaterLevel,
 };
-pub use fairdrop::{CpuFairDrop, CpuView, Poll, Ticket};
+pub use fairdrop::{CpuFairDrop, CpuView, Poll};
 pub use shadow::FlowView;
+pub use table::Ticket;
 pub use together::SharedShadow;

@@ -66,6 +66,33 @@ impl Flow {
     }
 }
 
+/// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next
+/// packet is judged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "an admitted packet is charged"]
+pub struct Ticket(u32);
+
+impl Ticket {
+    /// A bit beyond all places.
+    const SAMPLED: u32 = 1 << 31;
+
+    /// For a packet of the flow at `index`; `sampled`: the audit follows it.
+    #[inline]
+    pub(super) fn of(index: u32, sampled: bool) -> Self {
+        Self(index | u32::from(sampled) * Self::SAMPLED)
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> u32 {
+        self.0 & !Self::SAMPLED
+    }
+
+    #[inline]
+    pub(super) fn is_sampled(self) -> bool {
+        self.0 & Self::SAMPLED != 0
+    }
+}
+
 const WAYS: usize = 4;
 
 #[derive(Clone, Debug)]

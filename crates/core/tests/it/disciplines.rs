@@ -1,7 +1,7 @@
 //! What holds for every discipline: conservation, order, honest peeks and wake-up times, knobs
 //! within their ranges.
 
-use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
+use crate::common::{Harness, Op, Outcome, Subject, TestPacket, ops, run};
 use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
@@ -22,11 +22,6 @@ use evenkeel_core::schedule::{AnyScheduler, Discipline, DisciplineConfig, Treate
 use evenkeel_core::settings::{Change, ChangeTime, Key, Kind, PerClass, SettingError, Value};
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Scheduler, Weight};
 use proptest::prelude::*;
-
-fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    let op = any::<[u8; OP_BYTES]>().prop_map(Op::from_bytes);
-    prop::collection::vec(op, 0..most)
-}
 
 fn wfq_configs() -> impl Strategy<Value = WfqAltqConfig> {
     let select = prop_oneof![

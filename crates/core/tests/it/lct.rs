@@ -5,7 +5,7 @@ use evenkeel_core::settings::PerClass;
 use evenkeel_core::settings::Value;
 use std::collections::VecDeque;
 
-use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket};
+use crate::common::{Harness, Op, Outcome, Subject, TestPacket, ops};
 use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::{Treated, Wake};
@@ -426,10 +426,6 @@ impl Witness {
     }
 }
 
-fn operations(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(any::<[u8; OP_BYTES]>().prop_map(Op::from_bytes), 0..most)
-}
-
 fn configs() -> impl Strategy<Value = LctConfig> {
     let x =
         prop_oneof![Just(0u64), Just(10 * US), Just(200 * US), Just(20_000 * US), 0..1_000 * US];
@@ -457,7 +453,7 @@ proptest! {
 
     #[test]
     fn the_discipline_is_the_published_one(config in configs(), spread in 1u16..30,
-        ops in operations(200)) {
+        ops in ops(200)) {
         let mut harness = Harness::new(Lct::new(config).unwrap());
         let model = Published::like(&harness.scheduler);
         let mut witness = Witness { last: vec![None; model.x.len()], model };

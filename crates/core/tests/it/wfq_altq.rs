@@ -3,9 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::common::{
-    Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow, longest, tail, weighted,
-};
+use crate::common::{Harness, Op, Outcome, Subject, TestPacket, flow, longest, op, tail, weighted};
 use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::wfq_altq::{
@@ -406,8 +404,7 @@ impl Looping {
 }
 
 fn operations(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    let op = any::<[u8; OP_BYTES]>().prop_map(Op::from_bytes);
-    let relevant = op.prop_filter("only time", |op| !matches!(op, Op::Wait(_) | Op::WaitForWake));
+    let relevant = op().prop_filter("only time", |op| !matches!(op, Op::Wait(_) | Op::WaitForWake));
     prop::collection::vec(relevant, 0..most)
 }
 
