@@ -10,6 +10,7 @@ use evenkeel_world::live::LiveScenario;
 use crate::args::{DemoArgs, SimArgs, WorldArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out::print;
+use crate::provenance;
 use crate::runs::{file_name, own_path, print_summary, progress};
 
 /// The scenario of the demo, built in.
@@ -31,14 +32,16 @@ fn each(
     let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
     let runs: Vec<Option<&str>> =
         if args.all_without { names.collect() } else { vec![args.without.as_deref()] };
-    let mut failed = false;
-    for without in runs {
-        let mut folder = out.clone();
-        folder.extend(without.map(file_name).filter(|_| args.all_without));
-        let report = run(&scenario, without, &folder)?;
-        failed |= told(&report, &folder, args.quiet, args.json)?;
-    }
-    Ok(u8::from(failed))
+    provenance::of(&out, &args.file, || {
+        let mut failed = false;
+        for without in runs {
+            let mut folder = out.clone();
+            folder.extend(without.map(file_name).filter(|_| args.all_without));
+            let report = run(&scenario, without, &folder)?;
+            failed |= told(&report, &folder, args.quiet, args.json)?;
+        }
+        Ok(u8::from(failed))
+    })
 }
 
 /// Writes and prints a report; whether something is not as expected.

@@ -42,16 +42,20 @@ fn cluster(args: &SimArgs) -> Outcome {
     let scenario = ClusterScenario::load(&args.world.file)?;
     let out =
         args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    provenance::of(&out, &args.world.file, || cases(args, &scenario, &out))
+}
+
+fn cases(args: &SimArgs, scenario: &ClusterScenario, out: &Path) -> Outcome {
     let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
     let runs: Vec<Option<&str>> =
         if args.world.all_without { names.collect() } else { vec![args.world.without.as_deref()] };
     let mut failed = false;
     for without in runs {
         let mut reports = Vec::new();
-        let mut all = out.clone();
+        let mut all = out.to_owned();
         all.extend(without.map(file_name));
         for seed in (0..args.seeds).map(|n| args.seed.unwrap_or(scenario.seed).wrapping_add(n)) {
-            let report = run_cluster(&scenario, seed, without)?;
+            let report = run_cluster(scenario, seed, without)?;
             let bad = judge::bad(&report.judgements);
             failed |= !bad.is_empty();
             let mut folder = all.clone();

@@ -62,6 +62,23 @@ fn a_packed_result_is_run_again_elsewhere_and_every_byte_is_the_same() {
     assert!(said(&other).contains("longer: is no longer claimed"), "{}", said(&other));
 }
 
+/// Scenarios of a cluster, of its model and of its routers, are results like any other.
+#[test]
+fn a_cluster_is_packed_and_run_again_too() {
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    for file in ["stsdr/live.toml", "stsdr/t-br.toml"] {
+        let folder = tempfile::tempdir().unwrap();
+        let scenario = scenarios.join(file).display().to_string();
+        let made = evenkeel(folder.path(), &["sim", &scenario, "--quiet", "--out", "one"]);
+        assert!(made.status.success(), "{file}: {}", said(&made));
+        let packed = evenkeel(folder.path(), &["pack", "one", "-o", "x.tar"]);
+        assert!(packed.status.success(), "{file}: {}", said(&packed));
+        let again = evenkeel(folder.path(), &["rerun", "x.tar", "--out", "again"]);
+        assert_eq!(again.status.code(), Some(0), "{file}: {}", said(&again));
+        assert!(said(&again).contains("1 of 1 results are the same"), "{}", said(&again));
+    }
+}
+
 #[test]
 fn what_cannot_be_packed_or_run_again_is_refused_with_the_cause() {
     let folder = tempfile::tempdir().unwrap();
