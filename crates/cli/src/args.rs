@@ -458,6 +458,14 @@ pub(crate) struct WorldArgs {
     /// Folder for the results [default: out/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Write congestion window and round-trip time of each TCP connection after each window:
+    /// connections.csv, and a figure.
+    #[arg(long)]
+    pub(crate) connections: bool,
+    /// Write what comes out of the wire between two nodes, such as r1/r2, in both directions,
+    /// into a file beside the other results, r1-r2.pcapng: headers and times. As often as you like.
+    #[arg(long, value_name = "NODE/NODE")]
+    pub(crate) capture: Vec<String>,
     /// Print only what is not as expected.
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -83,6 +83,8 @@ fn real_packets(args: &DemoArgs) -> Outcome {
             quiet: true,
             time_scale: 1.0,
             without: None,
+            connections: false,
+            captures: Vec::new(),
         },
     )?;
     print(&table::judgements(&outcome.judgements))?;

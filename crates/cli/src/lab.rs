@@ -101,6 +101,8 @@ fn one(
             binary: own_path()?,
             progress: progress(args.quiet),
             quiet: args.quiet || args.json,
+            connections: args.connections,
+            captures: args.capture.clone(),
         },
     )?;
     if args.json {

@@ -22,11 +22,22 @@ pub(crate) fn is_live(file: &Path) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| LiveScenario::is_meant(&text))
 }
 
+/// Frames of a cluster meet at its switch, and nobody speaks TCP there.
+pub(crate) fn no_capture(args: &WorldArgs) -> Result<(), Failure> {
+    if args.capture.is_empty() && !args.connections {
+        return Ok(());
+    }
+    Err(Failure::input(
+        "--capture and --connections do not apply to a cluster scenario: it has no wires, no TCP",
+    ))
+}
+
 /// Once, or once for each mechanism that can be switched off.
 fn each(
     args: &WorldArgs,
     run: impl Fn(&LiveScenario, Option<&str>, &Path) -> Result<Report, Failure>,
 ) -> Outcome {
+    no_capture(args)?;
     let scenario = LiveScenario::load(&args.file)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
@@ -78,6 +89,8 @@ fn options(
         binary: own_path()?,
         progress: progress(quiet),
         quiet,
+        connections: false,
+        captures: Vec::new(),
     })
 }
 

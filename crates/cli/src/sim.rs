@@ -8,6 +8,7 @@ use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
 use evenkeel_sim::{SimError, SimOptions};
+use evenkeel_world::capture::Captures;
 use evenkeel_world::demo::Demo;
 use evenkeel_world::fairdrop_demo;
 
@@ -39,6 +40,7 @@ fn cluster(args: &SimArgs) -> Outcome {
              cases",
         ));
     }
+    live::no_capture(&args.world)?;
     let scenario = ClusterScenario::load(&args.world.file)?;
     let out =
         args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
@@ -140,11 +142,14 @@ fn one(
     let several = args.seeds > 1;
     let (mut reports, mut files, mut failed) = (Vec::new(), Vec::new(), false);
     for seed in (0..args.seeds).map(|n| first.wrapping_add(n)) {
+        let below = if several { folder.join(format!("seed-{seed}")) } else { folder.to_owned() };
         let options = SimOptions {
             seed: Some(seed),
             without: without.clone(),
             time_scale: args.world.time_scale,
             disciplines: disciplines.clone(),
+            connections: args.world.connections,
+            captures: Captures { wires: args.world.capture.clone(), folder: below.clone() },
         };
         let outcome = evenkeel_sim::run(scenario, &options)?;
         let of = if several { format!("seed {seed}: ") } else { String::new() };
@@ -168,7 +173,6 @@ fn one(
         }
         varied.seed = seed;
         let report = Report::of_scenario(&varied, vec![outcome.run], outcome.judgements);
-        let below = if several { folder.join(format!("seed-{seed}")) } else { folder.to_owned() };
         files = evenkeel_report::write_all(&below, &report)?;
         if args.world.json {
             print_summary(&files)?;

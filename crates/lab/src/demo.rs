@@ -11,7 +11,7 @@ pub use evenkeel_world::demo::DemoOutcome;
 
 use crate::LabError;
 use crate::progress::Progress;
-use crate::run::{measure, require, write_error};
+use crate::run::{Asked, measure, require, write_error};
 
 /// How the demo is run.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ fn play(demo: Result<Demo, Diagnostics>, options: &DemoOptions) -> Result<DemoOu
     let lengths: Vec<_> = scenarios.iter().map(|(name, s)| (*name, s.duration)).collect();
     let progress = Progress::new(options.progress, &lengths);
     for (_, scenario) in &scenarios {
-        let measured = measure(scenario, &options.binary, &progress)?;
+        let measured = measure(scenario, &options.binary, &progress, &Asked::default())?;
         progress.next(scenario.duration);
         demo.measured(measured);
     }

@@ -10,6 +10,7 @@
 //! interrupted, and what a killed lab left is swept away by the next one. Needs root.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod checks;
 mod demo;
 mod error;

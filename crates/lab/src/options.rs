@@ -19,4 +19,8 @@ pub struct LabOptions {
     pub progress: bool,
     /// Whether to leave out what is printed besides: notes, tables.
     pub quiet: bool,
+    /// Whether TCP connections are looked at after each window.
+    pub connections: bool,
+    /// The wires whose frames are written to files, by their nodes: `"r1/r2"`.
+    pub captures: Vec<String>,
 }

@@ -12,11 +12,13 @@ use evenkeel_ports::sys::{self, Signals, lock};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Router, Scenario, Tool, World as Where};
+use evenkeel_world::capture::Captures;
 use evenkeel_world::describe;
 use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::subscribers::Ledger;
 use evenkeel_world::wires;
 
+use crate::capture::{self, Capturing};
 use crate::checks;
 use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink};
 use crate::kernel::KernelRouter;
@@ -34,6 +36,16 @@ use crate::{LabError, LabOptions};
 
 /// From the first sender's thread being made to the first packet.
 const LEAD: Nanos = Nanos::from_millis(200);
+
+/// What is written of a run besides its samples.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Frames of wires.
+    pub(crate) captures: Captures,
+    /// How TCP connections see their way.
+    pub(crate) connections: bool,
+}
+
 /// What came out of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -67,7 +79,11 @@ impl Outcome {
 pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabError> {
     let scenario = prepared(scenario, options)?;
     let progress = Progress::new(options.progress, &[(&scenario.name, scenario.duration)]);
-    let run = measure(&scenario, &options.binary, &progress)?;
+    let asked = Asked {
+        captures: Captures { wires: options.captures.clone(), folder: options.out_dir.clone() },
+        connections: options.connections,
+    };
+    let run = measure(&scenario, &options.binary, &progress, &asked)?;
     progress.finish();
     let judgements = judge::judge(&scenario, &run, Where::Lab);
     let report = Report::of_scenario(&scenario, vec![run.clone()], judgements.clone());
@@ -117,8 +133,10 @@ pub(crate) fn measure(
     scenario: &Scenario,
     binary: &std::path::Path,
     progress: &Progress,
+    asked: &Asked,
 ) -> Result<Run, LabError> {
     require(scenario)?;
+    capture::check(&asked.captures, scenario)?;
     let signals = Signals::block()
         .map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
     // Each flow has a socket. Where the limit does not reach, its packets are counted as refused,
@@ -151,7 +169,7 @@ pub(crate) fn measure(
     };
     lab.start_routers(binary)?;
     lab.check()?;
-    lab.measure()
+    lab.measure(asked)
 }
 
 /// Finds out whether everything that the scenario needs is there.
@@ -303,7 +321,8 @@ impl Lab<'_> {
     }
 
     /// Starts sinks, then sources.
-    fn start_traffic(&mut self, start: Nanos) -> Result<(), LabError> {
+    fn start_traffic(&mut self, start: Nanos, connections: bool) -> Result<(), LabError> {
+        let every = connections.then_some(self.scenario.sample);
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
             let knocks = self.scenario.measures_acceptance().then(Arc::default);
             let sink = (traffic.tool == Tool::Evenkeel)
@@ -322,7 +341,10 @@ impl Lab<'_> {
             self.notes.extend(own.as_ref().and_then(Schedule::told).cloned());
             self.sources.push(match own {
                 Some(schedule) => Driver::Own(Sender::start(spec, schedule, knocks.clone())?),
-                None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
+                None => {
+                    let folder = self.world.folder();
+                    Driver::Tool(ToolFlow::start(spec, traffic, start, every, folder)?)
+                }
             });
         }
         Ok(())
@@ -355,12 +377,14 @@ impl Lab<'_> {
         }
     }
 
-    fn measure(mut self) -> Result<Run, LabError> {
+    fn measure(mut self, asked: &Asked) -> Result<Run, LabError> {
         let scenario = self.scenario;
+        let namespace = |node: &str| self.world.namespace(node);
+        let capturing = Capturing::start(&asked.captures, scenario, namespace)?;
         self.wires.iter().for_each(|(_, wire)| wire.engage());
         self.routers.iter_mut().filter_map(RouterNode::kernel).try_for_each(KernelRouter::begin)?;
         let start = sys::monotonic_now() + LEAD;
-        self.start_traffic(start)?;
+        self.start_traffic(start, asked.connections)?;
         self.progress.say(&scenario.name);
         let mut run = describe::run(scenario, "lab");
         let first = self.counters()?;
@@ -412,8 +436,11 @@ impl Lab<'_> {
         let own = (cpu_time("self") - cpu_before.0).as_secs_f64() / wall;
         let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;
         let warnings = self.finish(&first, start, &mut run)?;
+        let missing = capturing.map(|capturing| capturing.end(&mut run)).transpose()?;
         run.flows = self.follow(start, scenario.duration);
+        run.connections.extend(asked.connections.then(|| self.connections()).into_iter().flatten());
         run.warnings = warnings;
+        run.warnings.extend(missing.flatten());
         run.warnings.extend(unbalanced.into_iter().take(1));
         if shares_cycles(scenario)
             && let Some(why) = processors.missing()

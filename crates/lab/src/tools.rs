@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys;
-use evenkeel_report::FlowRow;
+use evenkeel_report::{ConnectionRow, FlowRow};
 use evenkeel_scenario::{Tool, Traffic, TrafficKind};
 use evenkeel_world::payload;
 
@@ -36,7 +36,8 @@ pub(crate) struct ToolFlow {
 
 impl ToolFlow {
     /// Starts the server now and the client when the flow begins; times count from `start`. What
-    /// the client prints goes into `folder`.
+    /// the client prints goes into `folder`. It tells of its connections after each `every`, if
+    /// that is given.
     ///
     /// # Errors
     /// The namespaces, or a program that cannot be started.
@@ -44,11 +45,12 @@ impl ToolFlow {
         spec: &FlowSpec,
         traffic: &Traffic,
         start: Nanos,
+        every: Option<Nanos>,
         folder: &Path,
     ) -> Result<Self, LabError> {
         let (server, client) = match traffic.tool {
             Tool::DItg => ditg(spec, traffic),
-            Tool::Iperf3 | Tool::Evenkeel => iperf3(spec, traffic),
+            Tool::Iperf3 | Tool::Evenkeel => iperf3(spec, traffic, every),
         };
         let output = folder.join(format!("{}.out", spec.name));
         let begin = start.saturating_add(traffic.start).saturating_sub(sys::monotonic_now());
@@ -88,6 +90,14 @@ impl ToolFlow {
     pub(crate) fn rows(&self, traffic: &Traffic, spec: &FlowSpec) -> Vec<FlowRow> {
         match self.tool {
             Tool::Iperf3 => iperf3_rows(&self.printed(), traffic, spec).unwrap_or_default(),
+            Tool::DItg | Tool::Evenkeel => Vec::new(),
+        }
+    }
+
+    /// How its TCP connections saw their way.
+    pub(crate) fn connections(&self, traffic: &Traffic) -> Vec<ConnectionRow> {
+        match self.tool {
+            Tool::Iperf3 => iperf3_connections(&self.printed(), traffic).unwrap_or_default(),
             Tool::DItg | Tool::Evenkeel => Vec::new(),
         }
     }
@@ -148,7 +158,7 @@ fn seconds(traffic: &Traffic) -> f64 {
     traffic.stop.saturating_sub(traffic.start).as_secs_f64()
 }
 
-fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
+fn iperf3(spec: &FlowSpec, traffic: &Traffic, every: Option<Nanos>) -> (Vec<String>, Vec<String>) {
     let address = spec.destination.ip().to_string();
     let port = traffic.port.to_string();
     let server = ["iperf3", "-s", "-1", "-B", &address, "-p", &port].map(str::to_owned).to_vec();
@@ -164,6 +174,10 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
         ["iperf3", "-c", &address, "-p", &port, until, &amount, "-S", &tos, "-J"]
             .map(str::to_owned)
             .into();
+    if let Some(every) = every {
+        let interval = every.as_secs_f64().clamp(IPERF3_INTERVALS[0], IPERF3_INTERVALS[1]);
+        client.extend(["-i".into(), interval.to_string()]);
+    }
     if traffic.flows > 1 {
         client.extend(["-P".into(), traffic.flows.to_string()]);
     }
@@ -279,6 +293,38 @@ fn iperf3_rows(text: &str, traffic: &Traffic, spec: &FlowSpec) -> Option<Vec<Flo
     Some(report["end"]["streams"].as_array()?.iter().enumerate().filter_map(row).collect())
 }
 
+/// What iperf3's JSON report says of its TCP streams after each interval. They begin with their
+/// traffic.
+fn iperf3_connections(text: &str, traffic: &Traffic) -> Option<Vec<ConnectionRow>> {
+    let report: serde_json::Value = serde_json::from_str(text).ok()?;
+    let begin = traffic.start.as_secs_f64();
+    let mut again = Vec::new();
+    let mut rows = Vec::new();
+    for interval in report["intervals"].as_array()? {
+        let streams = interval["streams"].as_array()?;
+        again.resize(streams.len(), 0);
+        for (flow, (stream, again)) in streams.iter().zip(&mut again).enumerate() {
+            // Streams of UDP have no window.
+            let (Some(cwnd), Some(end)) = (stream["snd_cwnd"].as_u64(), stream["end"].as_f64())
+            else {
+                continue;
+            };
+            *again += stream["retransmits"].as_u64().unwrap_or(0);
+            rows.push(ConnectionRow {
+                traffic: traffic.name.clone(),
+                flow: flow as u64,
+                t_s: begin + end,
+                cwnd_bytes: cwnd,
+                rtt_us: stream["rtt"].as_f64().filter(|rtt| *rtt > 0.0),
+                retransmitted: *again,
+            });
+        }
+    }
+    Some(rows)
+}
+
+/// Between two reports of iperf3, seconds.
+const IPERF3_INTERVALS: [f64; 2] = [0.1, 60.0];
 /// Streams that one iperf3 has at most.
 const IPERF3_STREAMS: u32 = 128;
 
@@ -343,14 +389,49 @@ mod tests {
         assert_eq!(iperf3_report("no JSON"), None);
     }
 
-    #[test]
-    fn each_stream_of_iperf3_is_a_flow() {
-        let scenario = evenkeel_scenario::Scenario::parse(
+    fn dumbbell() -> evenkeel_scenario::Scenario {
+        evenkeel_scenario::Scenario::parse(
             include_str!("../../../scenarios/examples/tcp-dumbbell.toml"),
             "tcp-dumbbell.toml",
             Path::new("."),
         )
-        .expect("it is shipped");
+        .expect("it is shipped")
+    }
+
+    #[test]
+    fn windows_of_tcp_streams_are_read_and_those_of_udp_left_out() {
+        let tcp = r#"{"intervals": [
+            {"streams": [
+                {"end": 0.5, "snd_cwnd": 14480, "rtt": 20100, "retransmits": 0, "sender": true},
+                {"end": 0.5, "snd_cwnd": 28960, "rtt": 0, "retransmits": 3, "sender": true}]},
+            {"streams": [
+                {"end": 1.0, "snd_cwnd": 20272, "rtt": 20400, "retransmits": 1, "sender": true},
+                {"end": 1.0, "snd_cwnd": 7240, "rtt": 31000, "retransmits": 2, "sender": true}]}]}"#;
+        let scenario = dumbbell();
+        let traffic = &scenario.traffic[1];
+        let rows = iperf3_connections(tcp, traffic).expect("it is a report");
+        let begin = traffic.start.as_secs_f64();
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (row.flow, (row.t_s - begin) as f32, row.cwnd_bytes, row.rtt_us, row.retransmitted)
+            })
+            .collect();
+        let expected = [
+            (0, 0.5, 14_480, Some(20_100.0), 0),
+            (1, 0.5, 28_960, None, 3),
+            (0, 1.0, 20_272, Some(20_400.0), 1),
+            (1, 1.0, 7_240, Some(31_000.0), 5),
+        ];
+        assert_eq!(told, expected);
+        let udp = r#"{"intervals": [{"streams": [{"end": 1.0, "bytes": 1000, "packets": 1}]}]}"#;
+        assert_eq!(iperf3_connections(udp, traffic), Some(vec![]));
+        assert_eq!(iperf3_connections("no JSON", traffic), None);
+    }
+
+    #[test]
+    fn each_stream_of_iperf3_is_a_flow() {
+        let scenario = dumbbell();
         let spec = FlowSpec {
             name: "f2".into(),
             number: 1,

@@ -132,6 +132,8 @@ fn options(out: &Path, binary: PathBuf) -> LabOptions {
         binary,
         progress: false,
         quiet: true,
+        connections: false,
+        captures: Vec::new(),
     }
 }
 

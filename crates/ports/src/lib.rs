@@ -23,6 +23,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod bypass;
+pub mod capture_file;
 pub mod error;
 pub mod gate;
 pub mod guard;

@@ -185,6 +185,13 @@ pub fn flows(reports: &[&Report]) -> Columns {
     table(&fields::flows(), &rows)
 }
 
+/// The TCP connections of all runs of reports as columns: those of `connections.csv`, unrounded.
+#[must_use]
+pub fn connections(reports: &[&Report]) -> Columns {
+    let rows: Vec<_> = reports.iter().copied().flat_map(Report::connections).collect();
+    table(&fields::connections(), &rows)
+}
+
 /// The subscribers of all runs of reports as columns: those of `subscribers.csv`, unrounded.
 #[must_use]
 pub fn subscribers(reports: &[&Report]) -> Columns {

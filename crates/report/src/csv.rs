@@ -22,6 +22,14 @@ pub fn write_flows(out: &mut impl Write, report: &Report) -> io::Result<()> {
     write(out, &fields::flows(), report.flows())
 }
 
+/// Writes `connections.csv`: a row per TCP connection and window.
+///
+/// # Errors
+/// Whatever `out` says.
+pub fn write_connections(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    write(out, &fields::connections(), report.connections())
+}
+
 /// Writes `subscribers.csv`: a row per subscriber, link and step.
 ///
 /// # Errors

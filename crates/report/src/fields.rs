@@ -4,7 +4,9 @@ use evenkeel_core::measure::{Counter, Tally};
 
 use crate::counted;
 use crate::html::Report;
-use crate::run::{AdmissionSample, CallsSample, Delays, FlowRow, Run, Sample, SubscriberRow};
+use crate::run::{
+    AdmissionSample, CallsSample, ConnectionRow, Delays, FlowRow, Run, Sample, SubscriberRow,
+};
 use crate::stats::DelayStats;
 
 /// How a row's value is read; `None`: not measured.
@@ -334,5 +336,29 @@ pub fn flows<'r>() -> Vec<Column<FlowOf<'r>>> {
         lost_packets: Whole |(.., f)| Some(f.lost_packets), "packets",
             "with UDP: packets that had not arrived at the end; with TCP: segments sent again";
         timeouts: Whole |(.., f)| f.timeouts, "", "retransmission time-outs";
+    }
+}
+
+/// A TCP connection at the end of a window, in its run.
+pub type ConnectionOf<'r> = (&'r Report, &'r Run, &'r ConnectionRow);
+
+/// The columns of TCP connections: a row per connection and window, window by window.
+#[must_use]
+pub fn connections<'r>() -> Vec<Column<ConnectionOf<'r>>> {
+    columns! {
+        scenario: Text |(report, ..)| Some(report.name.clone()), "", "the scenario";
+        without: Text |(report, ..)| report.without.clone(), "", "the mechanism switched off";
+        seed: Whole |(report, ..)| report.seed, "", "the seed of the run";
+        run: Text |(_, run, _)| Some(run.name.clone()), "", "the run, where there are several";
+        world: Text |(_, run, _)| Some(run.world.clone()), "", "`sim` or `lab`";
+        traffic: Text |(.., c)| Some(c.traffic.clone()), "", "the `[[traffic]]` that it belongs to";
+        flow: Whole |(.., c)| Some(c.flow), "",
+            "its number among those of its traffic, as in `flows.csv`";
+        t_s: Number(3) |(.., c)| Some(c.t_s), "s", "when: the end of a window";
+        cwnd_bytes: Whole |(.., c)| Some(c.cwnd_bytes), "bytes", "congestion window";
+        rtt_us: Number(1) |(.., c)| c.rtt_us, "us",
+            "smoothed round-trip time (RFC 6298); empty: not measured yet";
+        retransmitted: Whole |(.., c)| Some(c.retransmitted), "segments",
+            "segments sent again since its beginning";
     }
 }

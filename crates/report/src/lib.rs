@@ -39,8 +39,8 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    AdmissionSample, AuditRow, CallsSample, ControlSample, CoreSample, CycleSample, Delays,
-    FlowRow, Parameter, Run, Sample, StepMark, SubscriberRow, Topology, WireTotals,
+    AdmissionSample, AuditRow, CallsSample, ConnectionRow, ControlSample, CoreSample, CycleSample,
+    Delays, FlowRow, Parameter, Run, Sample, StepMark, SubscriberRow, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 pub use subscribers::{Neighbourhood, neighbourhoods};
@@ -56,9 +56,9 @@ pub struct WriteError {
 }
 
 /// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json`,
-/// `report.html`, and where flows were followed or subscribers counted `flows.csv`,
-/// `subscribers.csv` and the same as Parquet, into `folder`, which is made if it is missing.
-/// Returns the paths written, the page last.
+/// `report.html`, and where flows were followed, subscribers counted or connections asked for
+/// `flows.csv`, `subscribers.csv`, `connections.csv` and the same as Parquet, into `folder`, which
+/// is made if it is missing. Returns the paths written, the page last.
 ///
 /// # Errors
 /// The file that could not be written, and why.
@@ -66,10 +66,12 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     fs::create_dir_all(folder).map_err(|source| WriteError { path: folder.to_owned(), source })?;
     let mut samples = Vec::new();
     let (mut calls, mut flows, mut subscribers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut connections = Vec::new();
     csv::write_samples(&mut samples, report).expect("writing to memory does not fail");
     csv::write_calls(&mut calls, report).expect("writing to memory does not fail");
     csv::write_flows(&mut flows, report).expect("writing to memory does not fail");
     csv::write_subscribers(&mut subscribers, report).expect("writing to memory does not fail");
+    csv::write_connections(&mut connections, report).expect("writing to memory does not fail");
     let mut summary = serde_json::to_vec_pretty(&summary::summary(report))
         .expect("a JSON value can always be written");
     summary.push(b'\n');
@@ -87,6 +89,10 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     if report.subscribers().next().is_some() {
         files.push(("subscribers.csv", subscribers));
         files.push(("subscribers.parquet", columns::subscribers(&[report]).to_parquet()));
+    }
+    if report.connections().next().is_some() {
+        files.push(("connections.csv", connections));
+        files.push(("connections.parquet", columns::connections(&[report]).to_parquet()));
     }
     files.push(("report.html", report.to_html().into_bytes()));
     files

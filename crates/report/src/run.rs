@@ -51,6 +51,10 @@ pub struct Run {
     /// own, not in the saved result.
     #[serde(skip)]
     pub subscribers: Vec<SubscriberRow>,
+    /// What TCP senders thought of their way, window by window, where that was asked for. In files
+    /// of their own, not in the saved result.
+    #[serde(skip)]
+    pub connections: Vec<ConnectionRow>,
     /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded
     /// 1 002 311 packets".
     pub notes: Vec<String>,
@@ -184,6 +188,23 @@ pub struct FlowRow {
     pub lost_packets: u64,
     /// Retransmission time-outs; `None` with UDP, and where nobody told.
     pub timeouts: Option<u64>,
+}
+
+/// What the sender of a TCP connection thought of its way at the end of a window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConnectionRow {
+    /// The `[[traffic]]` that it belongs to.
+    pub traffic: String,
+    /// Its number among those of its traffic, from 0, as that of its [`FlowRow`].
+    pub flow: u64,
+    /// When, seconds since the start of the run.
+    pub t_s: f64,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Smoothed round-trip time (RFC 6298), microseconds; `None`: not measured yet.
+    pub rtt_us: Option<f64>,
+    /// Segments sent again since its beginning.
+    pub retransmitted: u64,
 }
 
 impl FlowRow {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::{BitRate, Nanos};
+use evenkeel_settings::read::suggest;
 
 use crate::model::{Scenario, Step, Traffic};
 use crate::subscribers::Subscribers;
@@ -139,6 +140,24 @@ impl Wire {
 }
 
 impl Scenario {
+    /// The number of the wire between two nodes, `"r1/r2"`, in either order.
+    ///
+    /// # Errors
+    /// There is none; says which there are.
+    pub fn wire(&self, name: &str) -> Result<usize, String> {
+        let (a, b) = name.split_once('/').unwrap_or((name, ""));
+        let ends = |wire: &Wire| wire.ends.each_ref().map(|end| end.node.clone());
+        let is_meant = |wire: &Wire| {
+            let [first, second] = ends(wire);
+            (first == a && second == b) || (first == b && second == a)
+        };
+        self.wires.iter().position(is_meant).ok_or_else(|| {
+            let known: Vec<_> = self.wires.iter().map(|wire| ends(wire).join("/")).collect();
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            format!("no wire {name:?}; {}", suggest(name, &known))
+        })
+    }
+
     /// The interfaces of a node, in the order of the wires.
     #[must_use]
     pub fn interfaces(&self, node: &str) -> Vec<Interface> {

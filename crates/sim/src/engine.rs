@@ -8,9 +8,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use evenkeel_core::Nanos;
-use evenkeel_report::FlowRow;
+use evenkeel_report::{ConnectionRow, FlowRow};
 use evenkeel_scenario::Scenario;
 use evenkeel_traffic::emulate::{Emulator, Fate};
+use evenkeel_world::capture::WireCapture;
 use evenkeel_world::payload::Stamp;
 use evenkeel_world::{Acceptance, Arrived, Followed, flow_of_ports};
 
@@ -38,6 +39,8 @@ pub(crate) struct Direction {
     pub(crate) sent: u64,
     /// Frames that have come out.
     pub(crate) arrived: u64,
+    /// Where they are written: a place in `captures`.
+    pub(crate) captured: Option<u32>,
 }
 
 /// The flows of UDP of a `[[traffic]]`.
@@ -125,6 +128,8 @@ pub(crate) struct Engine {
     ready: VecDeque<u32>,
     found: HashMap<ConversationKey, u32>,
     outbox: Outbox,
+    /// Files of wires.
+    pub(crate) captures: Vec<WireCapture>,
     /// Frames that hosts sent and received.
     pub(crate) hosts_sent: u64,
     pub(crate) hosts_received: u64,
@@ -154,10 +159,35 @@ impl Engine {
             ready: VecDeque::new(),
             found: HashMap::new(),
             outbox: Outbox::new(),
+            captures: Vec::new(),
             hosts_sent: 0,
             hosts_received: 0,
             hosts_others: 0,
         }
+    }
+
+    /// The open TCP connections as their senders see them now.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionRow> {
+        self.ends.iter().flatten().filter_map(|end| {
+            let (row, way) = (end.row.as_ref()?, end.endpoint.way()?);
+            Some(ConnectionRow {
+                traffic: row.traffic.clone(),
+                flow: row.flow,
+                t_s: self.now.as_secs_f64(),
+                cwnd_bytes: way.cwnd,
+                rtt_us: way.rtt.map(|rtt| rtt.as_secs_f64() * 1e6),
+                retransmitted: end.endpoint.counters().retransmitted,
+            })
+        })
+    }
+
+    /// From now on what comes out of these wires is written.
+    pub(crate) fn capture(&mut self, captures: Vec<WireCapture>) {
+        for (number, capture) in (0..).zip(&captures) {
+            let both = &mut self.directions[2 * capture.wire..][..2];
+            both.iter_mut().for_each(|direction| direction.captured = Some(number));
+        }
+        self.captures = captures;
     }
 
     /// Adds a source; its first packet is put into the queue.
@@ -318,6 +348,11 @@ impl Engine {
     fn arrive(&mut self, direction: u32, frame: &SimFrame) {
         let wire = &mut self.directions[direction as usize];
         wire.arrived += 1;
+        if let Some(file) = wire.captured {
+            // The directions of a wire follow each other; the first leads to its second end.
+            let end = 1 - direction as usize % 2;
+            self.captures[file as usize].came(end, self.now, frame.head(), frame.len);
+        }
         match wire.to {
             Target::Router(router, port) => {
                 self.routers[router as usize].arrived(port, frame);

@@ -5,6 +5,7 @@ use evenkeel_core::settings::SettingError;
 use evenkeel_router::CommandError;
 use evenkeel_scenario::{ScenarioError, Traffic};
 use evenkeel_traffic::{EmulatorError, SourceError};
+use evenkeel_world::capture::CaptureError;
 use evenkeel_world::recording::RecordingError;
 use evenkeel_world::sampling::NoPath;
 use thiserror::Error;
@@ -21,6 +22,9 @@ pub enum SimError {
     /// A wire cannot be emulated.
     #[error(transparent)]
     Wire(#[from] EmulatorError),
+    /// A wire cannot be captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// A node that is named somewhere does not exist.
     #[error("there is no node {0}")]
     NoNode(String),
@@ -128,6 +132,9 @@ impl SimError {
     /// The exit code a command should end with: 2, for all of them are bad input.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
-        2
+        match self {
+            Self::Capture(CaptureError::Write { .. }) => 1,
+            _ => 2,
+        }
     }
 }

@@ -85,6 +85,15 @@ pub struct EndpointCounters {
     pub timeouts: u64,
 }
 
+/// What a sender thinks of the way to the other end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SenderWay {
+    /// Congestion window, bytes.
+    pub cwnd: u64,
+    /// Smoothed round-trip time; `None` before it was measured.
+    pub rtt: Option<Nanos>,
+}
+
 /// One end of a conversation between two hosts.
 ///
 /// `now` is virtual time and never goes back. Whatever the call, packets go into `out`; they leave
@@ -114,4 +123,9 @@ pub trait Endpoint {
 
     /// What it has done.
     fn counters(&self) -> EndpointCounters;
+
+    /// What it thinks of its way, if it sends by TCP and the connection is open.
+    fn way(&self) -> Option<SenderWay> {
+        None
+    }
 }

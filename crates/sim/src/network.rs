@@ -29,6 +29,7 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
                 emulator: wires::emulator(scenario, number, near)?,
                 sent: 0,
                 arrived: 0,
+                captured: None,
             });
         }
     }

@@ -3,6 +3,7 @@
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Run, judge};
 use evenkeel_router::Disciplines;
+use evenkeel_world::capture::Captures;
 
 use crate::host::EndpointCounters;
 
@@ -17,11 +18,22 @@ pub struct SimOptions {
     pub time_scale: f64,
     /// The disciplines of `kind = "own"`.
     pub disciplines: Disciplines,
+    /// Whether TCP connections are looked at after each window.
+    pub connections: bool,
+    /// The wires whose frames are written to files.
+    pub captures: Captures,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { seed: None, without: None, time_scale: 1.0, disciplines: Disciplines::default() }
+        Self {
+            seed: None,
+            without: None,
+            time_scale: 1.0,
+            disciplines: Disciplines::default(),
+            connections: false,
+            captures: Captures::default(),
+        }
     }
 }
 

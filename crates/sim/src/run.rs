@@ -32,6 +32,7 @@ fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimEr
 /// If an option does not fit the scenario, or something in it exists on real packets only.
 pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
     let scenario = prepared(scenario, options)?;
+    let captures = options.captures.begin(&scenario)?;
     if let Some(model) = &scenario.core {
         return polled::run(&scenario, model);
     }
@@ -43,10 +44,15 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
         layout: None,
         ledger: Ledger::default(),
         run: describe::run(&scenario, "sim"),
+        connections: options.connections,
         scenario: &scenario,
     };
+    simulation.engine.capture(captures);
     simulation.go()?;
     let engine = &mut simulation.engine;
+    for capture in std::mem::take(&mut engine.captures) {
+        capture.end()?;
+    }
     let flows =
         scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
     let flows: Vec<FlowTotals> = flows.collect();
@@ -100,6 +106,8 @@ struct Simulation<'a> {
     layout: Option<Scenario>,
     /// What subscribers had.
     ledger: Ledger,
+    /// Whether TCP connections are looked at.
+    connections: bool,
     run: Run,
 }
 
@@ -136,6 +144,9 @@ impl Simulation<'_> {
                 self.run.calls.extend(calls);
             }
             last = now;
+            if self.connections {
+                self.run.connections.extend(self.engine.connections());
+            }
             self.look(window_end)?;
         }
         self.run.warnings.extend(last.routers.iter().flat_map(checks::conservation));

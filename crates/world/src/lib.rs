@@ -7,6 +7,7 @@
 //! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what
 //!   sinks measure;
 //! - [`wires`] makes what a wire does to packets, [`recording`] reads schedules from capture files;
+//! - [`capture`] writes what passes a wire into a file;
 //! - [`live`] are scenarios of a whole cluster at one switch;
 //! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
@@ -19,6 +20,7 @@
 mod acceptance;
 mod arrived;
 pub mod audits;
+pub mod capture;
 pub mod checks;
 pub mod demo;
 pub mod describe;

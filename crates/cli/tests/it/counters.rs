@@ -151,6 +151,9 @@ fn page() -> String {
     page += "\n## subscribers.csv, subscribers.parquet\n\nOne row per subscriber or node of a \
              `[[tree]]`, link and step, settling left out.\n\n";
     table(&mut page, &fields::subscribers());
+    page += "\n## connections.csv, connections.parquet\n\nWith `--connections`: one row per TCP \
+             connection and window.\n";
+    table(&mut page, &fields::connections());
     page += "\n## calls.csv\n\nOne row per link and window.\n";
     table(&mut page, &fields::calls());
     let columns: Vec<String> = watch::columns().iter().map(|name| format!("`{name}`")).collect();

@@ -111,3 +111,41 @@ fn the_evening_at_an_isp_is_shown_without_root() {
     assert!(late[0] > 90.0 && late[1] < 50.0, "{told}");
     assert!(folder.path().join("subscribers.csv").exists());
 }
+
+/// What comes out of a wire is there for other programs, the same bytes for the same seed.
+#[test]
+fn a_wire_is_captured_in_virtual_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = scenario("latency/pdrr.toml");
+    let run = |name: &str, wire: &str| {
+        let out = folder.path().join(name);
+        let [file, out] = [&file, &out].map(|path| path.to_str().expect("a name"));
+        let short = ["sim", file, "--time-scale", "0.1", "--out", out, "--quiet"];
+        evenkeel(&[&short[..], &["--capture", wire]].concat())
+    };
+    let captured = |name: &str| folder.path().join(name);
+    let mut bytes = Vec::new();
+    for (wire, file) in [("r1/home", "a/r1-home.pcapng"), ("home/r1", "b/home-r1.pcapng")] {
+        let _claims_of_a_short_run_may_fail = run(&file[..1], wire);
+        bytes.push(std::fs::read(captured(file)).expect("it was written"));
+    }
+    assert!(bytes[0] == bytes[1], "the same seed");
+
+    let summary = std::fs::read_to_string(folder.path().join("a/flows.csv")).expect("flows");
+    let mut capture =
+        evenkeel_ports::pcap::Capture::open(&captured("a/r1-home.pcapng")).expect("a capture");
+    let (mut frames, mut voice, mut last) = (0, 0, evenkeel_core::Nanos::ZERO);
+    while let Some(frame) = capture.read().expect("a frame") {
+        assert!(frame.stamp >= last, "in order of time");
+        (frames, last) = (frames + 1, frame.stamp);
+        // UDP of 200 bytes, to port 5002.
+        voice += u32::from(frame.original == 214 && frame.bytes[23] == 17);
+    }
+    assert!(frames > 1_000 && voice > 0 && frames > voice, "{frames}, {voice}: {summary}");
+
+    let refused = run("c", "r1/nowhere");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("no wire \"r1/nowhere\"; there are: far/r1, near/r1, r1/home"), "{said}");
+    assert!(!folder.path().join("c").exists(), "nothing was written");
+}

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use evenkeel_core::Nanos;
 use evenkeel_netns::testing::{available, text};
+use evenkeel_ports::pcap::Capture;
 use serde_json::Value;
 
 /// A capture of `packets` UDP packets of 300 bytes over IPv4, one each 10 ms.
@@ -36,11 +38,51 @@ fn capture(packets: u32) -> Vec<u8> {
 fn run(world: &str, file: &Path, out: &Path) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.arg(world).arg(file).arg("--out").arg(out).args(["--time-scale", "0.5"]);
+    command.args(["--capture", "b/r1"]);
     let output = command.output().unwrap();
     let printed = text(&output);
     assert!(output.status.success(), "{world}: {printed}");
     assert!(!printed.contains("warning"), "{world}: nothing is unexplained: {printed}");
     serde_json::from_str(&std::fs::read_to_string(out.join("summary.json")).unwrap()).unwrap()
+}
+
+/// How TCP senders see their way is told alike in both worlds: Linux's by iperf3.
+#[test]
+fn connections_are_looked_at_in_both_worlds() {
+    if !available("connections_are_looked_at_in_both_worlds") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/latency/pdrr.toml");
+    for world in ["sim", "lab"] {
+        let out = folder.path().join(world);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.arg(world).arg(file).arg("--out").arg(&out);
+        let output =
+            command.args(["--time-scale", "0.2", "--connections", "--quiet"]).output().unwrap();
+        // Claims need not hold in so short a run.
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{world}: {}", text(&output));
+        let rows = std::fs::read_to_string(out.join("connections.csv")).unwrap();
+        let mut seen = [0; 8];
+        for row in rows.lines().skip(1) {
+            let [.., traffic, flow, t, cwnd, rtt, again] = row.split(',').collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}")
+            };
+            assert_eq!(traffic, "copies", "calls speak no TCP");
+            let number = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("{row}"));
+            assert!((0.1..9.0).contains(&number(t)), "{world}: {row}");
+            // A segment at least, and no more than eight seconds of the link.
+            assert!((500.0..20e6).contains(&number(cwnd)) && number(again) >= 0.0, "{row}");
+            // 20 ms there and back, and the queue.
+            assert!((19_900.0..500_000.0).contains(&number(rtt)), "{world}: {row}");
+            seen[number(flow) as usize] += 1;
+        }
+        // Windows of 200 ms for eight seconds; the first may find no connection yet.
+        assert!(seen.iter().all(|rows| (30..=45).contains(rows)), "{world}: {seen:?}");
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains("Congestion window") && out.join("connections.parquet").is_file());
+    }
 }
 
 #[test]
@@ -86,4 +128,19 @@ fn wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_t
     }
     let recorded = lab.iter().find(|wire| wire["from"] == "r1" && wire["to"] == "b").unwrap();
     assert_eq!(recorded["sent"], 250, "every packet of the recording comes by");
+
+    // Other programs can see them, in both worlds: those of the recording alone have this length.
+    for world in ["sim", "lab"] {
+        let mut captured = Capture::open(&folder.path().join(world).join("b-r1.pcapng")).unwrap();
+        let (mut of_recording, mut last) = (0, Nanos::ZERO);
+        while let Some(frame) = captured.read().unwrap() {
+            assert!(frame.bytes.len() <= 128 && frame.original >= 42, "{world}: {frame:?}");
+            // Two sockets are read in turn, one pass after the other.
+            let order = frame.stamp + Nanos::from_millis(if world == "lab" { 50 } else { 0 });
+            assert!(order >= last, "{world}: {frame:?} after {last}");
+            last = frame.stamp;
+            of_recording += u32::from(frame.original == 314);
+        }
+        assert_eq!(of_recording, 250, "{world}");
+    }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_core::Nanos;
-use evenkeel_report::{FlowRow, Run};
+use evenkeel_report::{ConnectionRow, FlowRow, Run};
 use evenkeel_scenario::TrafficKind;
 use evenkeel_world::{audits, followed, sampling, wires};
 
@@ -104,6 +104,18 @@ impl Lab<'_> {
             }
         }
         followed::sort(self.scenario, &mut rows);
+        rows
+    }
+
+    /// How the connections of iperf3 saw their way, window by window.
+    pub(super) fn connections(&self) -> Vec<ConnectionRow> {
+        let mut rows = Vec::new();
+        for (traffic, source) in self.scenario.traffic.iter().zip(&self.sources) {
+            if let Driver::Tool(tool) = source {
+                rows.extend(tool.connections(traffic));
+            }
+        }
+        rows.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
         rows
     }
 

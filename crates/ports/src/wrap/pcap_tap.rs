@@ -1,20 +1,12 @@
 //! Writes every frame that passes a port to a pcapng file, with its direction.
 
-use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
-use pcap_file::DataLink;
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
+use evenkeel_core::Nanos;
 
 use super::{Direction, TraceEvent, Tracer, TxClock, wraps_inner};
+use crate::capture_file::{CaptureWriter, Written};
 use crate::error::PortError;
 use crate::parcel::Parcel;
 use crate::port::Port;
@@ -55,14 +47,7 @@ impl<P: Port> PcapTap<P> {
     /// The file cannot be written.
     pub fn create(inner: P, path: &Path, options: PcapTapOptions) -> Result<Self, PortError> {
         let failed = |error| PortError::from_io(format!("writing to {}", path.display()), error);
-        // Packets of others are in it. A pipe that nobody reads would stop forwarding.
-        let mut options_of_file = OpenOptions::new();
-        options_of_file.write(true).create(true).truncate(true).mode(0o600);
-        let file = options_of_file.custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
-            return Err(failed(io::Error::other("a capture is written to a file only")));
-        }
-        let file = BufWriter::new(file);
+        let file = CaptureWriter::file(path).map_err(failed)?;
         Self::new(inner, file, options).map_err(|error| match error {
             pcap_file::PcapError::IoError(error) => failed(error),
             other => PortError::Capture { file: path.display().to_string(), what: other.into() },
@@ -78,39 +63,21 @@ impl<P: Port> PcapTap<P> {
         writer: impl Write + Send + 'static,
         options: PcapTapOptions,
     ) -> Result<Self, pcap_file::PcapError> {
-        let mut writer = PcapNgWriter::new(writer)?;
-        writer.write_pcapng_block(InterfaceDescriptionBlock {
-            linktype: DataLink::ETHERNET,
-            snaplen: options.snap,
-            options: vec![
-                InterfaceDescriptionOption::IfName(Cow::Owned(inner.name().to_owned())),
-                InterfaceDescriptionOption::IfMacAddr(Cow::Owned(inner.mac().to_vec())),
-                // Times are in nanoseconds.
-                InterfaceDescriptionOption::IfTsResol(9),
-            ],
-        })?;
+        let interface = (inner.name().to_owned(), Some(inner.mac()));
+        let mut writer = CaptureWriter::new(writer, &[interface], options.snap)?;
         let epoch = options.epoch.unwrap_or_else(realtime_minus_monotonic);
-        let snap = if options.snap == 0 { usize::MAX } else { options.snap as usize };
         let lost = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
         let counted = std::sync::Arc::clone(&lost);
         let see: See = Box::new(move |event: TraceEvent<'_>| {
-            let direction = match event.direction {
-                Direction::In => 1,
-                Direction::Out => 2,
-            };
-            let mut options = vec![EnhancedPacketOption::Flags(direction)];
-            if event.partial_checksum {
-                let text = "the sender left the transport checksum to the hardware";
-                options.push(EnhancedPacketOption::Comment(Cow::Borrowed(text)));
-            }
-            let block = EnhancedPacketBlock {
-                interface_id: 0,
-                timestamp: Duration::from_nanos(event.at.0.saturating_add_signed(epoch)),
-                original_len: event.bytes.len() as u32,
-                data: Cow::Borrowed(&event.bytes[..event.bytes.len().min(snap)]),
-                options,
-            };
-            if writer.write_pcapng_block(block).is_err() {
+            let written = writer.write(&Written {
+                interface: 0,
+                outgoing: event.direction == Direction::Out,
+                at: Nanos(event.at.0.saturating_add_signed(epoch)),
+                original: event.bytes.len() as u32,
+                bytes: event.bytes,
+                partial_checksum: event.partial_checksum,
+            });
+            if written.is_err() {
                 counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
         });

@@ -9,6 +9,7 @@ mod audits;
 mod beside;
 mod chart;
 mod compare;
+mod connections;
 mod curves;
 pub(crate) mod download;
 mod figures;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Judgement};
 use crate::numbers::plain;
-use crate::run::{FlowRow, Run, StepMark, SubscriberRow, Topology};
+use crate::run::{ConnectionRow, FlowRow, Run, StepMark, SubscriberRow, Topology};
 use crate::slug::slug;
 pub use beside::beside;
 pub use compare::{comparison, thumbnail};
@@ -88,6 +89,12 @@ impl Report {
         self.runs.iter().flat_map(move |run| run.flows.iter().map(move |flow| (self, run, flow)))
     }
 
+    /// Every TCP connection and window that was asked for, in its run.
+    pub fn connections(&self) -> impl Iterator<Item = (&Self, &Run, &ConnectionRow)> {
+        let runs = self.runs.iter();
+        runs.flat_map(move |run| run.connections.iter().map(move |row| (self, run, row)))
+    }
+
     /// Its subscribers, run by run.
     pub fn subscribers(&self) -> impl Iterator<Item = (&Self, &Run, &SubscriberRow)> {
         let runs = self.runs.iter();
@@ -108,6 +115,7 @@ impl Report {
         body += &self.setup(&mut figures);
         body += &measurements::section(&self.runs, &mut figures);
         body += &self.runs.iter().map(tables::flows).collect::<String>();
+        body += &connections::section(&self.runs, &mut figures);
         body += &self.runs.iter().map(tables::subscribers).collect::<String>();
         body += &audits::section(&self.runs);
         body += &self.expectations();

@@ -15,7 +15,6 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use thiserror::Error;
 
 use crate::model::{Ablation, AblationChange, Router, Scenario, SetChange, Step, linux_of};
-use crate::topology::Wire;
 
 /// The step that is there in any case.
 const FIRST: &str = "start";
@@ -80,20 +79,14 @@ fn wires(reader: &mut Reader, fields: &Fields, key: &str, scenario: &Scenario) -
         return found;
     }
     for (text, at) in fields.texts(key) {
-        let ends = |wire: &Wire| wire.ends.each_ref().map(|end| end.node.clone());
-        let (a, b) = text.split_once('/').unwrap_or((text, ""));
-        let wire = scenario.wires.iter().position(|wire| {
-            let [first, second] = ends(wire);
-            (first == a && second == b) || (first == b && second == a)
-        });
-        let Some(wire) = wire else {
-            let known: Vec<_> = scenario.wires.iter().map(|wire| ends(wire).join("/")).collect();
-            let known: Vec<_> = known.iter().map(String::as_str).collect();
-            let message = format!("no wire {text:?}; {}", suggest(text, &known));
-            reader.fail(at, fields.path_of(key), message);
-            continue;
+        let wire = match scenario.wire(text) {
+            Ok(wire) => wire,
+            Err(message) => {
+                reader.fail(at, fields.path_of(key), message);
+                continue;
+            }
         };
-        if !ends(&scenario.wires[wire]).iter().any(|node| router(node)) {
+        if !scenario.wires[wire].ends.iter().any(|end| router(&end.node)) {
             reader.fail(at, fields.path_of(key), format!("{text:?} has no router at either end"));
         }
         found.push(wire);

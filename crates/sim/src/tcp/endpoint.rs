@@ -7,7 +7,7 @@ use evenkeel_core::Nanos;
 use super::receiver::{Receiver, ReceiverConfig};
 use super::segment::{Route, Segment};
 use super::sender::{Sender, SenderConfig};
-use crate::host::{Endpoint, EndpointCounters, HEAD, IpPacket, Outbox};
+use crate::host::{Endpoint, EndpointCounters, HEAD, IpPacket, Outbox, SenderWay};
 
 /// Where a connection runs, as the sending end sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,6 +102,11 @@ impl Endpoint for TcpSender {
 
     fn is_done(&self) -> bool {
         self.sender.is_done()
+    }
+
+    fn way(&self) -> Option<SenderWay> {
+        let rtt = self.sender.round_trip();
+        self.sender.is_open().then(|| SenderWay { cwnd: self.sender.cwnd(), rtt })
     }
 
     fn counters(&self) -> EndpointCounters {

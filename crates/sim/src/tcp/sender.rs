@@ -185,6 +185,18 @@ impl Sender {
         self.window.bytes()
     }
 
+    /// Smoothed round-trip time; `None` before it was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Nanos> {
+        Some(self.rtt.smoothed()).filter(|rtt| *rtt > Nanos::ZERO)
+    }
+
+    /// Whether the other end has answered.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::Closed | Phase::Opening { .. })
+    }
+
     /// Takes a segment of the receiver.
     pub fn receive(&mut self, now: Nanos, segment: &Segment) {
         if !segment.flags.has(Flags::ACK) {
