@@ -10,13 +10,14 @@ export PATH := $(call found,PATH)
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1200
 
-.PHONY: help setup build run test soak page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak python wheel page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster, five times what can happen to one, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
+	@echo "make python the Python package, its types, tests and notebooks; make wheel: to install, in out/ (docs/python.md)"
 	@echo "make page   the live page in a Chromium, over a router under load, and what three of them cost a router with 10,000 subscribers; screenshots go to out/page and out/watched (needs root)"
 	@echo "make fuzz   a minute of each fuzzer of what has changed since a commit (nightly toolchain); SINCE=main: since that one"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
@@ -63,6 +64,14 @@ soak: setup prove
 	@EVENKEEL_KILLED=100 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live killed_ -- --nocapture --test-threads 1
 	@EVENKEEL_CHAOS=$(CHAOS) EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live chaos -- --nocapture --test-threads 1
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-core --test it of_any_tree -- --ignored
+
+python:
+	@scripts/setup.sh test
+	@$(CARGO) build --locked --quiet -p evenkeel
+	@scripts/python.sh test
+
+wheel:
+	@scripts/python.sh wheel
 
 page:
 	@scripts/setup.sh page

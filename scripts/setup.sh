@@ -34,6 +34,7 @@ test=(
   python3           # looks for circles of files, and other checks
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
   python3-scapy
+  python3-venv      # a place for what the Python package is built and tested with
   python3-z3        # proves bounds of the core
   systemd           # systemd-analyze rates the unit
   tcpdump           # looks for bad checksums

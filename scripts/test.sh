@@ -134,6 +134,11 @@ else
 fi
 step "fuzz targets compile" fuzz_targets
 step "dependencies" dependencies
+if tools=$(scripts/python.sh tools 2>&1); then
+  step "Python package" scripts/python.sh test
+else
+  skip "Python package" "needs python3-venv (make setup) and a package index that pip reaches: $(tail -n 1 <<<"$tools")"
+fi
 step "published figures in the simulator" env WORLDS=sim scripts/figures.sh
 if [ "$(id -u)" -eq 0 ]; then
   step "published figures in the lab" env WORLDS=lab scripts/figures.sh

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use evenkeel_report::site::Title;
-use evenkeel_report::{Report, WriteError, judge, table};
+use evenkeel_report::{WriteError, judge, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
@@ -132,13 +132,6 @@ fn one(
     disciplines: &Disciplines,
 ) -> Outcome {
     let first = args.seed.unwrap_or(scenario.seed);
-    let mut varied = scenario.clone();
-    if let Some(name) = &without {
-        varied = varied.with_ablation(name).map_err(Failure::input)?;
-    }
-    if args.world.time_scale != 1.0 {
-        varied = varied.scaled(args.world.time_scale).map_err(Failure::input)?;
-    }
     let several = args.seeds > 1;
     let (mut reports, mut files, mut failed) = (Vec::new(), Vec::new(), false);
     for seed in (0..args.seeds).map(|n| first.wrapping_add(n)) {
@@ -151,28 +144,27 @@ fn one(
             connections: args.world.connections,
             captures: Captures { wires: args.world.capture.clone(), folder: below.clone() },
         };
-        let outcome = evenkeel_sim::run(scenario, &options)?;
+        let report = evenkeel_sim::report(scenario, &options)?;
+        let [run] = report.runs.as_slice() else { unreachable!("a simulation is one run") };
         let of = if several { format!("seed {seed}: ") } else { String::new() };
-        for warning in &outcome.run.warnings {
+        for warning in &run.warnings {
             eprintln!("warning: {of}{warning}");
         }
-        let bad = judge::bad(&outcome.judgements);
+        let bad = judge::bad(&report.judgements);
         // What does not add up is a mistake of this program: never what anybody expected.
-        failed |= !bad.is_empty() || !outcome.run.warnings.is_empty();
+        failed |= !bad.is_empty() || !run.warnings.is_empty();
         if args.world.quiet && !args.world.json {
             eprint!("{}", table::judgements(&bad));
         } else if !args.world.json {
             if several {
                 print(&format!("seed {seed}\n"))?;
             }
-            print(&format!("{}\n", table::steps(&outcome.run)))?;
-            print(&format!("{}\n", table::judgements(&outcome.judgements)))?;
-            for note in &outcome.run.notes {
+            print(&format!("{}\n", table::steps(run)))?;
+            print(&format!("{}\n", table::judgements(&report.judgements)))?;
+            for note in &run.notes {
                 print(&format!("{note}\n"))?;
             }
         }
-        varied.seed = seed;
-        let report = Report::of_scenario(&varied, vec![outcome.run], outcome.judgements);
         files = evenkeel_report::write_all(&below, &report)?;
         if args.world.json {
             print_summary(&files)?;

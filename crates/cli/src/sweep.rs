@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use evenkeel_router::Disciplines;
 use evenkeel_sweep::{Merged, RunOptions, Shard, Sweep, SweepError};
@@ -51,20 +52,25 @@ fn run(args: &SweepArgs, file: &Path, disciplines: &Disciplines) -> Outcome {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
-    let options = RunOptions { jobs: args.jobs, shard, disciplines: disciplines.clone() };
+    let options = RunOptions {
+        jobs: args.jobs,
+        shard,
+        disciplines: disciplines.clone(),
+        stop: Arc::default(),
+    };
     let finished = evenkeel_sweep::run(&sweep, &out, &options, &progress)?;
     bar.finish_and_clear();
     for failure in &finished.failed {
         eprintln!("evenkeel: {failure}");
     }
     if !args.quiet {
-        let new = finished.tasks - finished.kept - finished.failed.len();
         print(&format!(
-            "{} of {} runs in {}: {} there before, {new} new, {} failed\n",
-            finished.kept + new,
+            "{} of {} runs in {}: {} there before, {} new, {} failed\n",
+            finished.kept + finished.new,
             finished.tasks,
             out.display(),
             finished.kept,
+            finished.new,
             finished.failed.len()
         ))?;
     }

@@ -29,4 +29,4 @@ pub use error::{SimError, TrafficError};
 pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
 pub use live::run_live;
 pub use outcome::{FlowTotals, Outcome, SimOptions};
-pub use run::run;
+pub use run::{report, run};

@@ -1,7 +1,7 @@
 //! One scenario from the first event to the judged rows.
 
 use evenkeel_core::Nanos;
-use evenkeel_report::{FlowRow, Judgement, Run, StepMark};
+use evenkeel_report::{FlowRow, Judgement, Report, Run, StepMark};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, World, linux_of};
 use evenkeel_world::sampling::{self, HostWindow, Places};
@@ -69,6 +69,16 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
         packets: engine.hosts_sent,
         simulated: scenario.duration,
     })
+}
+
+/// The same as a report, as its results are written.
+///
+/// # Errors
+/// As [`run`].
+pub fn report(scenario: &Scenario, options: &SimOptions) -> Result<Report, SimError> {
+    let outcome = run(scenario, options)?;
+    let scenario = prepared(scenario, options)?;
+    Ok(Report::of_scenario(&scenario, vec![outcome.run], outcome.judgements))
 }
 
 /// Refuses disciplines of Linux: there is no kernel here.

@@ -25,6 +25,10 @@ pub struct Merged {
     pub tasks: usize,
     /// Numbers of those that are not there, from 0.
     pub missing: Vec<usize>,
+    /// What `results.csv` holds, unrounded.
+    pub results: Columns,
+    /// What `measures.csv` holds, unrounded.
+    pub measures: Columns,
 }
 
 /// Puts the results in `folders` together: `results.csv`/`.parquet` (a row for each task, step,
@@ -67,9 +71,8 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         files.push(path);
         Ok::<_, SweepError>(())
     };
-    for (name, table) in
-        [("results", rows(&manifest, &results)), ("measures", measures(&manifest, &results))]
-    {
+    let (rows, measures) = (rows(&manifest, &results), measures(&manifest, &results));
+    for (name, table) in [("results", &rows), ("measures", &measures)] {
         let mut csv = Vec::new();
         table.write_csv(&mut csv).expect("writing to memory does not fail");
         put(&format!("{name}.csv"), &csv)?;
@@ -85,7 +88,7 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         store::write(&out.join(DRAWINGS), &drawn)?;
     }
     let missing = (0..manifest.tasks.len()).filter(|index| !found.contains_key(index)).collect();
-    Ok(Merged { files, tasks: manifest.tasks.len(), missing })
+    Ok(Merged { files, tasks: manifest.tasks.len(), missing, results: rows, measures })
 }
 
 /// A map or a chart that was drawn.

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use evenkeel_report::stats::Measured;
@@ -61,6 +61,8 @@ pub struct RunOptions {
     pub shard: Shard,
     /// Disciplines of the caller's own, which scenarios may name.
     pub disciplines: Disciplines,
+    /// Once this is set from outside, no other task begins; those that run are finished.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Outcome of a run.
@@ -70,6 +72,8 @@ pub struct Finished {
     pub tasks: usize,
     /// Tasks that were there already.
     pub kept: usize,
+    /// Tasks that were run now.
+    pub new: usize,
     /// Tasks that could not be simulated: which, and why.
     pub failed: Vec<String>,
 }
@@ -109,15 +113,15 @@ pub fn run(
 
     let next = AtomicUsize::new(0);
     let finished = AtomicUsize::new(done.len());
-    let stop = AtomicBool::new(false);
+    let broken = AtomicBool::new(false);
     let failures: Mutex<Failures> = Mutex::default();
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
+        while !(broken.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed)) {
             let Some(task) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             match simulate(sweep, task, &options.disciplines) {
                 Ok(result) => {
                     if let Err(error) = store::write(&path(task), &result) {
-                        stop.store(true, Ordering::Relaxed);
+                        broken.store(true, Ordering::Relaxed);
                         lock(&failures).write.get_or_insert(error);
                         break;
                     }
@@ -145,6 +149,7 @@ pub fn run(
     Ok(Finished {
         tasks: mine.len(),
         kept: done.len(),
+        new: finished.into_inner() - done.len() - failed.len(),
         failed: failed.into_iter().map(|(_, text)| text).collect(),
     })
 }

@@ -67,10 +67,19 @@ impl Sweep {
     /// All that is wrong with it, or with the first point that makes no valid scenario.
     pub fn load(file: &Path) -> Result<Self, Diagnostics> {
         let text = read_file(file)?;
-        let name = file.display().to_string();
-        let (table, mut reader) = parse_toml(&text, &name);
+        let folder = file.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &file.display().to_string(), folder)
+    }
+
+    /// Checks a text and every point of its grid; `name` is what errors call the file, and what it
+    /// names is looked for from `folder`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, Diagnostics> {
+        let (table, mut reader) = parse_toml(text, name);
         let fields = reader.table(SweepSection::SECTION, &table, 0..0, "");
-        let sweep = read(&mut reader, &fields, file, name);
+        let sweep = read(&mut reader, &fields, folder, name.to_owned());
         if let Some(sweep) = sweep.as_ref().filter(|_| reader.is_clean_in(&[])) {
             sweep.check(&mut reader, &fields);
         }
@@ -193,9 +202,8 @@ impl Sweep {
     }
 }
 
-fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Option<Sweep> {
+fn read(reader: &mut Reader, fields: &Fields, folder: &Path, name: String) -> Option<Sweep> {
     let (section, _sound) = read_settings::<SweepSection>(reader, fields, &[]);
-    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     let scenario = folder.join(fields.text("scenario")?);
     let base = match read_file(&scenario).map(|text| text.parse::<Table>()) {
         Ok(Ok(table)) => table,
@@ -223,7 +231,7 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
     let map = fields.table("map").and_then(|table| map(reader, table, &axes, &measures));
     let charts = fields
         .tables("chart")
-        .filter_map(|table| ChartSpec::read(reader, table, &axes, &measures, &folder))
+        .filter_map(|table| ChartSpec::read(reader, table, &axes, &measures, folder))
         .collect();
     Some(Sweep {
         name: section.name,

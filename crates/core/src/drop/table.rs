@@ -79,7 +79,7 @@ impl Ticket {
     /// For a packet of the flow at `index`; `sampled`: the audit follows it.
     #[inline]
     pub(super) fn of(index: u32, sampled: bool) -> Self {
-        Self(index | u32::from(sampled) * Self::SAMPLED)
+        Self(index | (u32::from(sampled) * Self::SAMPLED))
     }
 
     #[inline]

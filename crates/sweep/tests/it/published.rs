@@ -29,7 +29,12 @@ fn sweep(name: &str, seeds: usize, parts: &[(&str, &[&str])]) -> Means {
         axis.put.retain(|_| *kept.next().unwrap());
     }
     let folder = tempfile::tempdir().unwrap();
-    let options = RunOptions { jobs: 0, shard: Shard::WHOLE, disciplines: Default::default() };
+    let options = RunOptions {
+        jobs: 0,
+        shard: Shard::WHOLE,
+        disciplines: Default::default(),
+        stop: Default::default(),
+    };
     let finished = run(&sweep, folder.path(), &options, &|_, _| {}).unwrap();
     assert_eq!(finished.failed, Vec::<String>::new());
     merge(&[folder.path().to_owned()], folder.path()).unwrap();

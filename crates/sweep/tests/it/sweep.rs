@@ -109,7 +109,12 @@ fn files(sweep: &str) -> (TempDir, PathBuf) {
 }
 
 fn options(shard: &str) -> RunOptions {
-    RunOptions { jobs: 2, shard: Shard::parse(shard).unwrap(), disciplines: Default::default() }
+    RunOptions {
+        jobs: 2,
+        shard: Shard::parse(shard).unwrap(),
+        disciplines: Default::default(),
+        stop: Default::default(),
+    }
 }
 
 fn table(path: &Path) -> Vec<Vec<String>> {
