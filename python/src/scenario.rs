@@ -107,9 +107,9 @@ impl Loaded {
 fn table(dict: &Bound<'_, PyDict>, path: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (key, entry) in dict {
-        let key: String = key
-            .extract()
-            .map_err(|_other| PyTypeError::new_err(format!("{OF_DICT}: {path}: a key is no text")))?;
+        let key: String = key.extract().map_err(|_other| {
+            PyTypeError::new_err(format!("{OF_DICT}: {path}: a key is no text"))
+        })?;
         let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         let value = value(&entry, &below)?;
         table.insert(key, value);
@@ -123,9 +123,9 @@ fn value(of: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
         return Ok(Value::Boolean(switch.is_true()));
     }
     if of.cast::<PyInt>().is_ok() {
-        let number = of
-            .extract()
-            .map_err(|_other| PyValueError::new_err(format!("{OF_DICT}: {path}: beyond 64 bits")))?;
+        let number = of.extract().map_err(|_other| {
+            PyValueError::new_err(format!("{OF_DICT}: {path}: beyond 64 bits"))
+        })?;
         return Ok(Value::Integer(number));
     }
     if let Ok(number) = of.cast::<PyFloat>() {
