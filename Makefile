@@ -10,7 +10,7 @@ export PATH := $(call found,PATH)
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1200
 
-.PHONY: help setup build run test soak python wheel page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak python wheel page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench ns3 figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
@@ -30,6 +30,7 @@ help:
 	@echo "make package-test  installs it in a fresh Debian, uses it, removes it and looks for leftovers (root, some minutes)"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
+	@echo "make ns3    the simulator's results beside those of ns-3: three minutes (docs/ns3.md)"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that the tests need and that are missing"
 
@@ -118,6 +119,11 @@ fairdrop-sweep:
 
 figures: setup build
 	@scripts/book.sh
+
+ns3:
+	@scripts/setup.sh bench
+	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
+	@scripts/ns3.sh target/quick/evenkeel
 
 bench:
 	@scripts/setup.sh bench
