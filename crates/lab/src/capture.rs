@@ -35,6 +35,9 @@ impl From<CaptureError> for LabError {
     }
 }
 
+/// What is kept of a frame: its file, the end of the wire, its head, its length.
+type Kept = (usize, usize, Vec<u8>, u32);
+
 /// A socket: whose file its frames go into, and at which end of the wire it is.
 struct Seat {
     file: usize,
@@ -144,7 +147,8 @@ fn packets_pass(scenario: &Scenario, node: &str, interface: &str) -> Result<(), 
 /// Empties the rings, in order of time; returns how many frames they had no room for until now.
 fn sweep(seats: &mut [Seat], pool: &mut FramePool, epoch: i64, files: &mut [WireCapture]) -> u64 {
     let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
-    let mut seen: BTreeMap<(Nanos, usize), (usize, usize, Vec<u8>, u32)> = BTreeMap::new();
+    // By time; frames of one instant as they came.
+    let mut seen: BTreeMap<(Nanos, usize), Kept> = BTreeMap::new();
     let mut lost = 0;
     for Seat { file, end, port } in seats {
         loop {
