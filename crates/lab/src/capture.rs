@@ -5,26 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use evenkeel_config::Io;
 use evenkeel_core::Nanos;
-use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::sys::{self, lock};
-use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_report::Run;
 use evenkeel_scenario::Scenario;
 use evenkeel_world::capture::{CaptureError, Captures, WireCapture};
 
 use crate::LabError;
+use crate::listeners::{Listeners, SWEEP, for_mtu};
 use crate::stopping::Stopping;
 
-/// How often the rings are emptied.
-const SWEEP: Duration = Duration::from_millis(2);
-const BURST: usize = 256;
 const RING: u32 = 8_192;
-/// Ethernet header and a tag.
-const BEFORE_IP: u32 = 18;
 
 impl From<CaptureError> for LabError {
     fn from(error: CaptureError) -> Self {
@@ -35,14 +28,14 @@ impl From<CaptureError> for LabError {
     }
 }
 
-/// What is kept of a frame: its file, the end of the wire, its head, its length.
-type Kept = (usize, usize, Vec<u8>, u32);
+/// What is kept of a frame: its seat, its head, its length.
+type Kept = (Seat, Vec<u8>, u32);
 
-/// A socket: whose file its frames go into, and at which end of the wire it is.
+/// Whose file the frames of a socket go into, and at which end of the wire it is.
+#[derive(Clone, Copy, Debug)]
 struct Seat {
     file: usize,
     end: usize,
-    port: AfPacketPort,
 }
 
 /// The thread that writes. Dropping it ends it.
@@ -68,32 +61,21 @@ impl Capturing {
         if files.is_empty() {
             return Ok(None);
         }
-        let (mut seats, mut longest) = (Vec::new(), 0);
+        let mut listeners = Listeners::default();
         for (file, capture) in files.iter().enumerate() {
             let wire = &scenario.wires[capture.wire];
-            longest = longest.max(usize::from(wire.mtu));
-            let max_frame = (u32::from(wire.mtu) + BEFORE_IP).max(1_518);
             for (end, at) in wire.ends.iter().enumerate() {
-                let options =
-                    AfPacketOptions { ring_frames: RING, max_frame, ..AfPacketOptions::default() };
-                let cannot = |source| LabError::System {
-                    what: format!("capture at {} of {}", at.interface, at.node),
-                    source,
-                };
-                let open = || AfPacketPort::open(&at.interface, options);
-                let port = sys::in_netns(&namespace(&at.node), open)
-                    .map_err(cannot)?
-                    .map_err(|error| cannot(std::io::Error::other(error)))?;
-                seats.push(Seat { file, end, port });
+                let place = (namespace(&at.node), at.interface.as_str());
+                let options = for_mtu(wire.mtu, RING);
+                listeners.listen(Seat { file, end }, (&place.0, place.1), options)?;
             }
         }
         let (files, lost) = (Arc::new(Mutex::new(files)), Arc::new(Mutex::new(0)));
         let (written, missed) = (Arc::clone(&files), Arc::clone(&lost));
         let thread = Stopping::spawn("capture", move |stop| {
-            let mut pool = FramePool::for_frames_of(BURST, longest + 64);
             let epoch = sys::realtime_minus_monotonic();
             while !stop.load(Ordering::Relaxed) {
-                *lock(&missed) = sweep(&mut seats, &mut pool, epoch, &mut lock(&written));
+                *lock(&missed) = sweep(&mut listeners, epoch, &mut lock(&written));
                 std::thread::sleep(SWEEP);
             }
         })?;
@@ -145,30 +127,15 @@ fn packets_pass(scenario: &Scenario, node: &str, interface: &str) -> Result<(), 
 }
 
 /// Empties the rings, in order of time; returns how many frames they had no room for until now.
-fn sweep(seats: &mut [Seat], pool: &mut FramePool, epoch: i64, files: &mut [WireCapture]) -> u64 {
-    let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
-    // By time; frames of one instant as they came.
+fn sweep(listeners: &mut Listeners<Seat>, epoch: i64, files: &mut [WireCapture]) -> u64 {
+    // Frames of one instant as they came.
     let mut seen: BTreeMap<(Nanos, usize), Kept> = BTreeMap::new();
-    let mut lost = 0;
-    for Seat { file, end, port } in seats {
-        loop {
-            let got = port.rx_burst(pool, sys::monotonic_now(), &mut frames, BURST);
-            for received in frames.drain(..) {
-                let bytes = pool.bytes(&received.frame);
-                let kept = bytes[..bytes.len().min(WireCapture::SNAP)].to_vec();
-                let row = (*file, *end, kept, bytes.len() as u32);
-                seen.insert((received.arrival, seen.len()), row);
-                pool.release(received.frame);
-            }
-            if got < BURST {
-                break;
-            }
-        }
-        let counters = port.counters();
-        lost += counters.ring_loss + counters.dropped.iter().sum::<u64>();
-    }
-    for ((at, _), (file, end, bytes, length)) in seen {
-        files[file].came(end, Nanos(at.0.saturating_add_signed(epoch)), &bytes, length);
+    let lost = listeners.sweep(|seat, at, frame| {
+        let kept = frame[..frame.len().min(WireCapture::SNAP)].to_vec();
+        seen.insert((at, seen.len()), (*seat, kept, frame.len() as u32));
+    });
+    for ((at, _), (Seat { file, end }, head, length)) in seen {
+        files[file].came(end, Nanos(at.0.saturating_add_signed(epoch)), &head, length);
     }
     lost
 }

@@ -20,6 +20,7 @@ mod fixture;
 mod flow;
 mod kernel;
 mod limits;
+mod listeners;
 mod live;
 mod node;
 mod options;

@@ -6,25 +6,18 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, atomic::Ordering};
-use std::time::Duration;
 
-use evenkeel_core::Prefix;
 use evenkeel_core::class_map::ClassMap;
+use evenkeel_core::{Nanos, Prefix};
 use evenkeel_net::frame::{Headers, IpVersion, Parsed, parse};
-use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::sys::{self, lock};
-use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_ports::sys::lock;
 
 use super::matched::{Arrival, Departure, Place};
 use crate::LabError;
+use crate::listeners::{Listeners, SWEEP, for_mtu};
 use crate::stopping::Stopping;
 
-/// How often the rings are emptied.
-const SWEEP: Duration = Duration::from_millis(2);
-const BURST: usize = 256;
 const RING: u32 = 8_192;
-/// Ethernet header and a tag.
-const BEFORE_IP: u32 = 18;
 /// Of a packet so many bytes say which it is: headers, sequence numbers, time stamps.
 const TOLD_BY: usize = 128;
 /// `ecn` of a packet that was marked.
@@ -83,26 +76,17 @@ pub(super) struct Tap {
 
 impl Tap {
     pub(super) fn start(spots: Vec<Spot>, ways: Ways) -> Result<Self, LabError> {
-        let mut ports = Vec::new();
+        let mut listeners = Listeners::default();
         for spot in spots {
-            let (namespace, interface) = &spot.at;
-            let max_frame = (u32::from(spot.mtu) + BEFORE_IP).max(1_518);
-            let options =
-                AfPacketOptions { ring_frames: RING, max_frame, ..AfPacketOptions::default() };
-            let cannot =
-                |source| LabError::System { what: format!("capture at {interface}"), source };
-            let port = sys::in_netns(namespace, || AfPacketPort::open(interface, options))
-                .map_err(cannot)?
-                .map_err(|error| cannot(std::io::Error::other(error)))?;
-            ports.push((spot, port));
+            let (namespace, interface) = spot.at.clone();
+            let options = for_mtu(spot.mtu, RING);
+            listeners.listen(spot, (&namespace, &interface), options)?;
         }
-        let longest = ports.iter().map(|(spot, _)| spot.mtu).max().unwrap_or_default();
         let log = Arc::new(Mutex::new(Log::default()));
         let told = Arc::clone(&log);
         let thread = Stopping::spawn("meter", move |stop| {
-            let mut pool = FramePool::for_frames_of(BURST, usize::from(longest) + 64);
             while !stop.load(Ordering::Relaxed) {
-                let seen = sweep(&mut ports, &mut pool, &ways);
+                let seen = sweep(&mut listeners, &ways);
                 let mut log = lock(&told);
                 for arrival in &seen.arrivals {
                     *log.came.entry(arrival.place).or_default() += 1;
@@ -137,29 +121,15 @@ impl Tap {
 }
 
 /// Empties the rings. Nothing is held meanwhile.
-fn sweep(ports: &mut [(Spot, AfPacketPort)], pool: &mut FramePool, ways: &Ways) -> Log {
+fn sweep(listeners: &mut Listeners<Spot>, ways: &Ways) -> Log {
     let mut log = Log::default();
-    let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
-    for (spot, port) in ports {
-        loop {
-            let got = port.rx_burst(pool, sys::monotonic_now(), &mut frames, BURST);
-            for received in frames.drain(..) {
-                see(&mut log, spot, &received, pool.bytes(&received.frame), ways);
-                pool.release(received.frame);
-            }
-            if got < BURST {
-                break;
-            }
-        }
-        let counters = port.counters();
-        log.lost += counters.ring_loss + counters.dropped.iter().sum::<u64>();
-    }
+    log.lost = listeners.sweep(|spot, at, frame| see(&mut log, spot, at, frame, ways));
     log
 }
 
-fn see(log: &mut Log, spot: &Spot, received: &RxFrame, frame: &[u8], ways: &Ways) {
+fn see(log: &mut Log, spot: &Spot, at: Nanos, frame: &[u8], ways: &Ways) {
     let Ok(Parsed::Ip(headers)) = parse(frame) else { return };
-    let (at, key) = (received.arrival, key(frame, &headers));
+    let key = key(frame, &headers);
     let marked = headers.ecn == MARKED;
     match spot.behind {
         Some(link) => log.departures.push(Departure { at, key, link, marked }),

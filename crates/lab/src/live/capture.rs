@@ -2,22 +2,18 @@
 //! forwarders, and at the next hops.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use evenkeel_core::Nanos;
-use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::sys::{self, lock};
-use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_ports::af_packet::AfPacketOptions;
+use evenkeel_ports::sys::lock;
 use evenkeel_world::live::{FIRST_PORT, LiveScenario, PORT};
 
 use super::segment::{SWITCH, Station, name};
 use crate::LabError;
+use crate::listeners::{Listeners, SWEEP};
 use crate::stopping::Stopping;
 use crate::world::World;
 
-/// How often the rings are emptied; the kernel stamps what is in them.
-const SWEEP: Duration = Duration::from_millis(2);
-const BURST: usize = 256;
 const RING: u32 = 4_096;
 
 /// A packet or exchange frame, and when it was seen.
@@ -91,45 +87,25 @@ impl Capture {
                 (world.namespace(&name(Station::NextHop, number)), PORT.1.to_owned()),
             ));
         }
-        let mut ports = Vec::new();
+        let mut listeners = Listeners::default();
         for (place, (namespace, interface)) in places {
             let options = AfPacketOptions {
                 promiscuous: true,
                 ring_frames: RING,
                 ..AfPacketOptions::default()
             };
-            let cannot =
-                |source| LabError::System { what: format!("capture at {interface}"), source };
-            let port = sys::in_netns(&namespace, || AfPacketPort::open(&interface, options))
-                .map_err(cannot)?
-                .map_err(|error| cannot(std::io::Error::other(error)))?;
-            ports.push((place, port));
+            listeners.listen(place, (&namespace, &interface), options)?;
         }
         let (seen, lost) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let (told, told_lost) = (Arc::clone(&seen), Arc::clone(&lost));
         let (classes, links) = (scenario.classes.len(), hops);
         let thread = Stopping::spawn("capture", move |stop| {
-            let mut pool = FramePool::for_frames_of(BURST, 2_048);
-            let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let mut new = Vec::new();
-                let mut dropped = 0;
-                for (place, port) in &mut ports {
-                    loop {
-                        let now = sys::monotonic_now();
-                        let got = port.rx_burst(&mut pool, now, &mut frames, BURST);
-                        for received in frames.drain(..) {
-                            let what = read(*place, pool.bytes(&received.frame), links, classes);
-                            new.extend(what.map(|what| Seen { at: received.arrival, what }));
-                            pool.release(received.frame);
-                        }
-                        if got < BURST {
-                            break;
-                        }
-                    }
-                    let counters = port.counters();
-                    dropped += counters.ring_loss + counters.dropped.iter().sum::<u64>();
-                }
+                let dropped = listeners.sweep(|place, at, frame| {
+                    let what = read(*place, frame, links, classes);
+                    new.extend(what.map(|what| Seen { at, what }));
+                });
                 lock(&told).append(&mut new);
                 *lock(&told_lost) = dropped;
                 std::thread::sleep(SWEEP);
