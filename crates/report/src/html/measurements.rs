@@ -17,7 +17,11 @@ pub(super) fn section(runs: &[Run], figures: &mut Figures) -> String {
         let picture = download::picture(&drawing, columns, &[]);
         html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
     }
-    for (router, link) in panels::links(runs) {
+    let links = panels::links(runs);
+    let idle: Vec<_> = links.iter().copied().filter(|on| panels::is_idle(runs, *on)).collect();
+    // If nothing waits anywhere, that is what is to be seen.
+    let left_out: &[_] = if idle.len() < links.len() { &idle } else { &[] };
+    for (router, link) in links.into_iter().filter(|on| !left_out.contains(on)) {
         let link = LinkFigures {
             runs,
             on: (router, link),
@@ -32,6 +36,14 @@ pub(super) fn section(runs: &[Run], figures: &mut Figures) -> String {
         html += &link.admission(figures);
         html += &link.cycles(figures);
         html += &link.calls(figures);
+    }
+    if !left_out.is_empty() {
+        let named = left_out.iter().map(|(router, link)| format!("{link} of {router}"));
+        html += &format!(
+            "<p class=\"remark\">Without figures, because nothing waited there and nothing was lost: \
+             {}. Their numbers are in the tables and in samples.csv.</p>\n",
+            escape(&named.collect::<Vec<_>>().join(", "))
+        );
     }
     html += "<h3>Numbers per step</h3>\n";
     html += &tables::numbers(runs, &classes);
@@ -160,5 +172,45 @@ impl LinkFigures<'_> {
         );
         let calls = panels::calls(self.runs, self.on);
         figures.figure(&calls, &panels::calls_legend(), self.runs.len(), &caption)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::run::Sample;
+
+    /// A link at which nothing happens, beside the one of the fixture.
+    fn with_idle_link(queue_us: u64) -> Run {
+        let mut run = fixture::two_steps();
+        let of = |sample: &Sample| Sample {
+            link: "back".to_owned(),
+            dropped: Vec::new(),
+            qlen: 0,
+            queue_us: Some(queue_us),
+            ..sample.clone()
+        };
+        let idle: Vec<Sample> = run.samples.iter().map(of).collect();
+        run.samples.extend(idle);
+        run
+    }
+
+    #[test]
+    fn links_at_which_nothing_waits_are_named_and_not_drawn() {
+        let page = |run: Run| section(&[run], &mut Figures::named("x"));
+        let drawn =
+            |html: &str, link: &str| html.contains(&format!("QoStat on link <b>{link}</b>"));
+        let html = page(with_idle_link(49_999));
+        assert!(drawn(&html, "sink") && !drawn(&html, "back"));
+        assert!(html.contains("Without figures") && html.contains("back of r1"), "{html}");
+        // A twentieth of a packet on average.
+        let html = page(with_idle_link(50_000));
+        assert!(drawn(&html, "sink") && drawn(&html, "back") && !html.contains("Without figures"));
+        // Where that is all there is, it is shown.
+        let mut run = with_idle_link(0);
+        run.samples.retain(|sample| sample.link == "back");
+        run.calls.clear();
+        assert!(drawn(&page(run), "back"));
     }
 }

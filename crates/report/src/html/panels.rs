@@ -186,6 +186,28 @@ pub(super) fn links(runs: &[Run]) -> Vec<(&str, &str)> {
     links
 }
 
+/// Of a window of a class on a link nothing needs to be drawn below this many waiting packets, on
+/// average.
+const NOTICEABLE: f64 = 0.05;
+
+/// Whether figures of a link would show lines at zero in all runs: nothing waited there, nothing was
+/// lost, and nothing is steered or admitted there.
+pub(super) fn is_idle(runs: &[Run], (router, link): (&str, &str)) -> bool {
+    let sample_is_idle = |sample: &Sample| {
+        let waited = match sample.queue_us {
+            Some(queue) => queue as f64 / (sample.window_s * 1e6),
+            None => sample.qlen as f64,
+        };
+        let watched = sample.control.is_some() || sample.cycles.is_some() || sample.core.is_some();
+        waited < NOTICEABLE && sample.dropped.is_empty() && !watched
+    };
+    runs.iter().all(|run| {
+        let samples = run.samples.iter().filter(|s| s.router == router && s.link == link);
+        let mut calls = run.calls.iter().filter(|c| c.router == router && c.link == link);
+        samples.into_iter().all(sample_is_idle) && calls.all(|calls| calls.admission.is_none())
+    })
+}
+
 /// The classes of all runs, in the order in which they first appear: what colours follow.
 pub(super) fn classes(runs: &[Run]) -> Vec<&str> {
     let mut classes = Vec::new();
