@@ -183,7 +183,7 @@ impl BandwidthFairDrop {
         self.judged += 1;
         let elsewhere = u128::from(self.elsewhere.work) << FRACTION;
         if ahead <= limit || self.shadow.work() + elsewhere <= self.buffer {
-            return Ok(Ticket::of(index, false));
+            return Ok(Ticket::of(index, ahead, false));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
@@ -195,7 +195,8 @@ impl BandwidthFairDrop {
     #[inline]
     pub fn charge(&mut self, ticket: Ticket, wire_len: Bytes) {
         self.charged += 1;
-        self.shadow.charge(ticket.index(), wire_len.0.min(1 << 20) << (3 + FRACTION));
+        let work = wire_len.0.min(1 << 20) << (3 + FRACTION);
+        self.shadow.charge_looked_up(ticket.index(), ticket.ahead(), work);
     }
 
     /// [`judge`](Self::judge) and [`charge`](Self::charge) in one.

@@ -418,13 +418,11 @@ impl CpuFairDrop {
     /// [`Reason::FairdropCpu`]: refuse it.
     #[inline]
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
-        let Looked { index, mut ahead, limit } = self.shadow.look(flow_hash, share);
-        if self.defers {
-            ahead += self.deferred(index);
-        }
+        let Looked { index, ahead: queued, limit } = self.shadow.look(flow_hash, share);
+        let ahead = if self.defers { queued + self.deferred(index) } else { queued };
         let sampled = self.audit.meets(flow_hash, share);
         if ahead <= limit || (self.wait.is_on() && self.is_saved(index, ahead)) {
-            return Ok(Ticket::of(index, sampled));
+            return Ok(Ticket::of(index, queued, sampled));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
@@ -466,7 +464,7 @@ impl CpuFairDrop {
         if self.defers {
             self.defer(index, work);
         } else {
-            self.shadow.charge(index, work);
+            self.shadow.charge_looked_up(index, ticket.ahead(), work);
         }
     }
 

@@ -247,13 +247,22 @@ impl Shadow {
     /// The flow at a place got `work`, at most [`MAX_WORK`].
     #[inline]
     pub(super) fn charge(&mut self, index: u32, work: u64) {
+        let ahead = match self.given {
+            true => behind(&self.table.flows[index as usize], self.groups[0].clock),
+            false => 0,
+        };
+        self.charge_looked_up(index, ahead, work);
+    }
+
+    /// The same, right after it was [looked up](Self::look) and `ahead` was found.
+    #[inline]
+    pub(super) fn charge_looked_up(&mut self, index: u32, ahead: u64, work: u64) {
         let flow = &mut self.table.flows[index as usize];
         let row = &self.shares[usize::from(flow.share)];
         let virtual_work = per_weight(work, row);
         flow.charged = flow.charged.wrapping_add(work >> FRACTION);
         if self.given {
             let group = &self.groups[0];
-            let ahead = behind(flow, group.clock);
             self.started += u32::from(ahead == 0);
             if ahead <= group.cap {
                 flow.finish = group.clock.wrapping_add(ahead + virtual_work);

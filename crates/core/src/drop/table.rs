@@ -70,7 +70,11 @@ impl Flow {
 /// packet is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "an admitted packet is charged"]
-pub struct Ticket(u32);
+pub struct Ticket {
+    place: u32,
+    /// Its backlog per unit of weight, as it was looked up; see there.
+    ahead: u64,
+}
 
 impl Ticket {
     /// A bit beyond all places.
@@ -78,18 +82,23 @@ impl Ticket {
 
     /// For a packet of the flow at `index`; `sampled`: the audit follows it.
     #[inline]
-    pub(super) fn of(index: u32, sampled: bool) -> Self {
-        Self(index | (u32::from(sampled) * Self::SAMPLED))
+    pub(super) fn of(index: u32, ahead: u64, sampled: bool) -> Self {
+        Self { place: index | (u32::from(sampled) * Self::SAMPLED), ahead }
     }
 
     #[inline]
     pub(super) fn index(self) -> u32 {
-        self.0 & !Self::SAMPLED
+        self.place & !Self::SAMPLED
+    }
+
+    #[inline]
+    pub(super) fn ahead(self) -> u64 {
+        self.ahead
     }
 
     #[inline]
     pub(super) fn is_sampled(self) -> bool {
-        self.0 & Self::SAMPLED != 0
+        self.place & Self::SAMPLED != 0
     }
 }
 

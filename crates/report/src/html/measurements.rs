@@ -40,8 +40,8 @@ pub(super) fn section(runs: &[Run], figures: &mut Figures) -> String {
     if !left_out.is_empty() {
         let named = left_out.iter().map(|(router, link)| format!("{link} of {router}"));
         html += &format!(
-            "<p class=\"remark\">Without figures, because nothing waited there and nothing was lost: \
-             {}. Their numbers are in the tables and in samples.csv.</p>\n",
+            "<p class=\"remark\">Without figures, because nothing waited there and nothing was \
+             lost: {}. Their numbers are in the tables and in samples.csv.</p>\n",
             escape(&named.collect::<Vec<_>>().join(", "))
         );
     }

@@ -190,8 +190,8 @@ pub(super) fn links(runs: &[Run]) -> Vec<(&str, &str)> {
 /// average.
 const NOTICEABLE: f64 = 0.05;
 
-/// Whether figures of a link would show lines at zero in all runs: nothing waited there, nothing was
-/// lost, and nothing is steered or admitted there.
+/// Whether figures of a link would show lines at zero in all runs: nothing waited there, nothing
+/// was lost, and nothing is steered or admitted there.
 pub(super) fn is_idle(runs: &[Run], (router, link): (&str, &str)) -> bool {
     let sample_is_idle = |sample: &Sample| {
         let waited = match sample.queue_us {
