@@ -20,15 +20,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod emulate;
 pub mod flows;
 pub mod random;
 pub mod replay;
 pub mod sizes;
 pub mod source;
+pub mod users;
+mod variates;
 
+pub use applications::Application;
 pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
 pub use flows::{Beginnings, FlowArrivals, FlowEmission, FlowsConfig};
 pub use replay::{Recorded, Replay};
 pub use sizes::Sizes;
 pub use source::{Emission, Process, Source, SourceConfig, SourceError};
+pub use users::{Habit, Users, UsersConfig};

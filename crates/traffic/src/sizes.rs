@@ -5,15 +5,12 @@
 //! | Pareto, shape α | m exp(E / α), E exponential: the inverse of its distribution function | m α / (α − 1) |
 //! | lognormal, shape σ | m exp(σ N), N normal | m exp(σ² / 2) |
 //!
-//! The scale m follows from the mean asked for. E is exact ([`Dice::exponential`]). |N| is drawn by
-//! rejection from E, accepted if a second exponential exceeds (E − 1)² / 2 (H. Kahn, "Applications
-//! of Monte Carlo", RAND RM-1237, 1956): exact, too. exp is 2^x in fixed point: the whole part is a
-//! shift, each bit of the fraction a multiplication by a constant 2^(2^-k) that is found by integer
-//! square roots. Relative error below 2^-30.
+//! The scale m follows from the mean asked for. E and N: [`Dice::exponential`] and `variates`.
 
 use evenkeel_core::Bytes;
 
 use crate::random::{Dice, ONE};
+use crate::variates::{exp, normal};
 
 /// How long flows are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,76 +67,9 @@ impl Sizes {
 /// The largest flow.
 const MOST: u64 = 1 << 48;
 
-/// A normal variate, mean 0 and variance 1, in units of 2^-32.
-fn normal(dice: &mut Dice) -> i128 {
-    loop {
-        let (x, y) = (i128::from(dice.exponential()), i128::from(dice.exponential()));
-        let off = x - i128::from(ONE);
-        if 2 * (y << 32) > off * off {
-            return if dice.fraction() >> 63 == 0 { x } else { -x };
-        }
-    }
-}
-
-/// log2(e) in units of 2^-62.
-const LOG2_E: i128 = 0x5c55_1d94_ae0b_f85d;
-/// Bits of the fraction that count.
-const BITS: usize = 32;
-/// 2^(2^-k) for k from 1, in units of 2^-63.
-const ROOTS: [u64; BITS] = {
-    let mut roots = [0; BITS];
-    let mut root: u128 = 2 << 63;
-    let mut k = 0;
-    while k < BITS {
-        root = (root << 63).isqrt();
-        roots[k] = root as u64;
-        k += 1;
-    }
-    roots
-};
-
-/// e^x: argument and result in units of 2^-32; `u64::MAX` if that is too small for it.
-fn exp(x: i128) -> u64 {
-    // Far beyond what the result can hold, either way.
-    let x = x.clamp(-(64 << 32), 64 << 32);
-    let log2 = (x * LOG2_E) >> 62;
-    let (whole, fraction) = ((log2 >> 32) as i32, log2 as u32);
-    let mut product: u128 = 1 << 63;
-    for (k, root) in ROOTS.iter().enumerate() {
-        if fraction >> (31 - k) & 1 == 1 {
-            product = (product * u128::from(*root)) >> 63;
-        }
-    }
-    match 31 - whole {
-        shift @ 0..=127 => u64::try_from(product >> shift).unwrap_or(u64::MAX),
-        128.. => 0,
-        _ => u64::MAX,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_exponential_function_is_right_to_nine_digits() {
-        for (x, expected) in [
-            (0.0, 1.0),
-            (1.0, std::f64::consts::E),
-            (-1.0, 0.367_879_441_171_442_3),
-            (std::f64::consts::LN_2, 2.0),
-            (10.0, 22_026.465_794_806_718),
-            (-3.5, 0.030_197_383_422_318_5),
-            (0.123_456, 1.131_400_221_5),
-        ] {
-            let one = ONE as f64;
-            let got = exp((x * one) as i128) as f64 / one;
-            let error = (got / expected - 1.0).abs();
-            assert!(error < 2e-8, "e^{x} = {got}, not {expected}");
-        }
-        assert_eq!(exp(i128::MAX), u64::MAX);
-        assert_eq!(exp(i128::MIN), 0);
-    }
 
     fn mean_of(sizes: Sizes, n: u64) -> f64 {
         let mut dice = Dice::new(11, 4);

@@ -1,10 +1,11 @@
-//! One flow of packets: constant bit rate, Poisson or on-off.
+//! One flow of packets: constant bit rate, Poisson, on-off or an application's.
 //!
 //! | process | times | long-run rate |
 //! |---|---|---|
 //! | `Cbr` | k-th packet at start + phase + floor(k L / r) + jitter, L in bits, r in bit/s; jitter uniform in [0, j L / r) and drawn anew for each packet, so it never adds up | exact: within one packet of r, at any time |
 //! | `Poisson` | exponential gaps with mean L / r | r in expectation; no rounding adds up |
 //! | `OnOff` | constant bit rate r while on; on and off times exponential with given means; the spacing goes on where the last burst left it | r mean_on / (mean_on + mean_off) in expectation; exactly r per time spent on |
+//! | `Application` | those of [its model](crate::applications) | that of its model; `r` for video |
 //!
 //! Rate and length are those of IP packets. Cost of a packet: constant, up to a few random numbers.
 
@@ -12,8 +13,13 @@ use core::fmt;
 
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
+use crate::applications::{Application, Model};
 use crate::random::{Dice, ONE};
 use crate::sizes::Sizes;
+
+/// Streams of randomness: each flow of a source has one of its own, that of the source and this
+/// times the number of the flow.
+pub const FLOW_STREAMS: u64 = 1 << 32;
 
 /// One packet to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +51,14 @@ pub enum Process {
         mean_on: Nanos,
         /// Mean length of a silence.
         mean_off: Nanos,
+    },
+    /// What somebody sends who talks, plays or watches: lengths are the application's own, at most
+    /// the source's, and only a video has the source's rate.
+    Application {
+        /// What it is.
+        application: Application,
+        /// Bytes of IP and UDP headers that its payload gets.
+        headers: Bytes,
     },
 }
 
@@ -169,6 +183,7 @@ pub struct Source {
     /// On-off: time spent on at the end of the burst, and time spent off before it.
     burst_end: Nanos,
     silence: Nanos,
+    model: Option<Model>,
 }
 
 impl Source {
@@ -203,9 +218,20 @@ impl Source {
             spacing,
             burst_end: Nanos::ZERO,
             silence: Nanos::ZERO,
+            model: None,
             config,
         };
         match config.process {
+            Process::Application { application, headers } => {
+                let limits = (config.ip_len, config.rate);
+                let model = Model::new(
+                    (application, headers),
+                    limits,
+                    config.random_phase,
+                    &mut source.dice,
+                );
+                source.model = Some(model);
+            }
             Process::Poisson => source.step(),
             Process::Cbr { .. } | Process::OnOff { .. } if config.random_phase => {
                 let phase = source.dice.within(0..(spacing / parts) as u64);
@@ -223,7 +249,7 @@ impl Source {
     /// the same packets whatever `now` it gives.
     pub fn next(&mut self, now: Nanos) -> Option<Emission> {
         while !self.stopped {
-            let at = self.due_time();
+            let (at, ip_len) = self.due();
             if at >= self.config.stop {
                 self.stopped = true;
                 break;
@@ -235,7 +261,7 @@ impl Source {
             }
             let seq = self.seq;
             self.seq += 1;
-            return Some(Emission { at, ip_len: self.config.ip_len, seq });
+            return Some(Emission { at, ip_len, seq });
         }
         None
     }
@@ -258,11 +284,20 @@ impl Source {
         &self.config
     }
 
-    /// When the packet that is due comes, jitter and silences included.
+    /// When the packet that is due comes, jitter and silences included, and how long it is.
+    fn due(&mut self) -> (Nanos, Bytes) {
+        let (offset, ip_len) = match &self.model {
+            Some(model) => model.due(),
+            None => (self.due_time(), self.config.ip_len),
+        };
+        (self.config.start.saturating_add(offset), ip_len)
+    }
+
+    /// When it comes, from the start of the source on.
     fn due_time(&mut self) -> Nanos {
         let due = Nanos(self.due.nanos);
-        let offset = match self.config.process {
-            Process::Poisson => due,
+        match self.config.process {
+            Process::Poisson | Process::Application { .. } => due,
             Process::Cbr { jitter_ppm } => {
                 let spacing = self.spacing / self.due.parts;
                 let most = (spacing * u128::from(jitter_ppm) / 1_000_000) as u64;
@@ -284,18 +319,20 @@ impl Source {
                 }
                 due.saturating_add(self.silence)
             }
-        };
-        self.config.start.saturating_add(offset)
+        }
     }
 
     /// Moves on to the packet after.
     fn step(&mut self) {
+        if let Some(model) = &mut self.model {
+            return model.step(&mut self.dice);
+        }
         match self.config.process {
             Process::Poisson => {
                 let gap = (self.spacing >> 32) * u128::from(self.dice.exponential());
                 self.due.advance(gap);
             }
-            Process::Cbr { .. } | Process::OnOff { .. } => self.due.advance(self.spacing),
+            _ => self.due.advance(self.spacing),
         }
     }
 

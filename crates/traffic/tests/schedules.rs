@@ -1,7 +1,7 @@
 //! What schedules promise: exact long-run rates, order, determinism, nothing lost silently.
 
 use evenkeel_core::{BitRate, Bytes, Nanos};
-use evenkeel_traffic::{Process, Source, SourceConfig, SourceError};
+use evenkeel_traffic::{Application, Process, Source, SourceConfig, SourceError};
 use proptest::prelude::*;
 
 fn cbr(rate: u64, ip_len: u64, jitter_ppm: u32, seed: u64) -> SourceConfig {
@@ -175,4 +175,97 @@ proptest! {
         }
         prop_assert!(first.windows(2).all(|w| w[0].at <= w[1].at));
     }
+}
+
+/// An application over IPv4, from second 2 to second 602.
+fn application(application: Application, seed: u64) -> Vec<(u64, u64)> {
+    let process = Process::Application { application, headers: Bytes(28) };
+    let config = SourceConfig {
+        seed,
+        start: Nanos::from_secs(2),
+        stop: Nanos::from_secs(602),
+        ..SourceConfig::new(process, BitRate::from_mbps(8), Bytes(1_428))
+    };
+    let mut source = Source::new(config).expect("a valid source");
+    std::iter::from_fn(|| source.next(Nanos::ZERO)).map(|e| (e.at.0, e.ip_len.0)).collect()
+}
+
+fn rate_of(packets: &[(u64, u64)]) -> f64 {
+    packets.iter().map(|packet| packet.1 * 8).sum::<u64>() as f64 / 600.0
+}
+
+#[test]
+fn a_call_talks_half_of_the_time_and_turns_each_two_seconds() {
+    let mean = Application::Call.mean_rate(Bytes(28)).unwrap().0 as f64;
+    let (mut turns, mut rates) = (0, 0.0);
+    for seed in 0..10 {
+        let packets = application(Application::Call, seed);
+        assert!(packets.iter().all(|(_, ip_len)| [47, 72].contains(ip_len)));
+        let gaps: Vec<_> = packets.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(gaps.iter().all(|gap| gap.is_multiple_of(20_000_000) && *gap <= 160_000_000));
+        turns += packets.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+        rates += rate_of(&packets) / 10.0;
+    }
+    // 300 turns in 600 s each, deviation of the sum 55.
+    assert!((2_800..=3_200).contains(&turns), "{turns}");
+    // Noise is described at once in each silence, so a little more often than each 160 ms.
+    assert!((rates / mean - 1.03).abs() < 0.07, "{rates} of {mean}");
+}
+
+#[test]
+fn a_game_is_what_was_measured_in_both_directions() {
+    for (direction, gap, bytes) in [
+        (Application::GameDown, 55e6 + 6e6 * 0.577_2, 120.0 + 36.0 * 0.577_2 + 28.0),
+        (Application::GameUp, 40e6, 45.0 + 5.7 * 0.577_2 + 28.0),
+    ] {
+        let packets = application(direction, 3);
+        let n = packets.len() as f64;
+        assert!((600e9 / n / gap - 1.0).abs() < 0.005, "{n}");
+        let mean = packets.iter().map(|packet| packet.1).sum::<u64>() as f64 / n;
+        // Whole bytes: half of one less.
+        assert!((mean + 0.5 - bytes).abs() < 1.5, "{mean}, not {bytes}");
+        let told = direction.mean_rate(Bytes(28)).unwrap().0 as f64;
+        assert!((rate_of(&packets) / told - 1.0).abs() < 0.02);
+    }
+}
+
+#[test]
+fn a_video_has_its_rate_and_frames_within_their_bounds() {
+    let packets = application(Application::Video { frame_rate: 60 }, 5);
+    assert!((rate_of(&packets) / 8e6 - 1.0).abs() < 0.002, "{}", rate_of(&packets));
+    let mut frames: Vec<(u64, u64)> = Vec::new();
+    for (at, ip_len) in packets {
+        match frames.last_mut().filter(|frame| frame.0 == at) {
+            Some(frame) => frame.1 += ip_len,
+            None => frames.push((at, ip_len)),
+        }
+    }
+    assert!((frames.len() as i64 - 36_000).abs() <= 1, "{}", frames.len());
+    let mean = 8e6 / 60.0 / 8.0;
+    assert!(frames.iter().all(|frame| (0.5..=1.5).contains(&(frame.1 as f64 / mean))));
+    let square = |frame: &(u64, u64)| (frame.1 as f64 / mean - 1.0).powi(2);
+    let deviation = (frames.iter().map(square).sum::<f64>() / frames.len() as f64).sqrt();
+    assert!((deviation - 0.105).abs() < 0.003, "{deviation}");
+    // Against an even spacing that starts with the first: each within 4 ms of its time, so two
+    // within 8 ms of each other.
+    let (first, spacing) = (frames[0].0 as f64, 1e9 / 60.0);
+    let late = |n: usize| frames[n].0 as f64 - first - n as f64 * spacing;
+    assert!((0..frames.len()).all(|n| late(n).abs() <= 8e6));
+    assert!((0..frames.len()).any(|n| late(n).abs() > 1e6), "jitter");
+}
+
+/// Frozen, like [`schedules_are_the_same_everywhere`].
+#[test]
+fn applications_are_the_same_everywhere() {
+    let told = |kind| {
+        let packets = application(kind, 1);
+        let bytes = packets.iter().map(|packet| packet.1).sum::<u64>();
+        (packets[0].0, packets[packets.len() - 1].0, bytes)
+    };
+    assert_eq!(told(Application::Call), (2_008_049_713, 601_948_049_713, 1_188_822));
+    assert_eq!(told(Application::GameDown), (2_016_099_426, 601_983_610_479, 1_729_685));
+    assert_eq!(
+        told(Application::Video { frame_rate: 60 }),
+        (2_014_129_314, 601_994_471_277, 599_711_135)
+    );
 }
