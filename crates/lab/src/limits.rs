@@ -18,7 +18,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         if let Some(why) = tools::cannot(traffic) {
             return refuse(&why);
         }
-        if matches!(traffic.kind, TrafficKind::TcpFlows { .. }) {
+        if traffic.kind.are_connections() {
             return refuse(
                 "connections that come and go exist in virtual time only; `evenkeel sim` runs it",
             );

@@ -5,9 +5,11 @@ use std::collections::BinaryHeap;
 
 use evenkeel_core::{Bytes, Nanos};
 use evenkeel_scenario::{Scenario, Traffic};
-use evenkeel_traffic::{Emission, FlowArrivals, Replay, Source, SourceConfig, SourceError};
+use evenkeel_traffic::{
+    Emission, FLOW_STREAMS, FlowArrivals, Replay, Source, SourceConfig, SourceError,
+};
 use evenkeel_world::payload::SHORTEST;
-use evenkeel_world::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, recording, source_of};
+use evenkeel_world::{SOURCE_PORTS, SourceKind, recording, source_of};
 
 use crate::LabError;
 
@@ -97,7 +99,7 @@ impl Schedule {
         let mut told = None;
         let (packets, longest, flows) = match source_of(scenario, traffic, u64::from(number), start)
         {
-            SourceKind::Tcp | SourceKind::TcpFlows(_) => return Ok(None),
+            SourceKind::Tcp | SourceKind::Connections(_) => return Ok(None),
             SourceKind::Flow(config) => {
                 // The first flow has the randomness that the simulator's has, and each of the
                 // others too.

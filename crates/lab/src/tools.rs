@@ -335,9 +335,18 @@ pub(crate) fn cannot(traffic: &Traffic) -> Option<String> {
         Tool::Iperf3 => ("iperf3", IPERF3_STREAMS),
         Tool::DItg => ("D-ITG", 1),
     };
-    if let TrafficKind::Flows { .. } | TrafficKind::Replay = traffic.kind {
+    let sends = matches!(
+        traffic.kind,
+        TrafficKind::Cbr
+            | TrafficKind::Poisson
+            | TrafficKind::OnOff { .. }
+            | TrafficKind::Greedy
+            | TrafficKind::Tcp { .. }
+    );
+    if !sends {
         return Some(format!(
-            "{name} does not send flows that come and go, or recordings; leave `tool` out"
+            "{name} does not send flows that come and go, recordings, or what people send; leave \
+             `tool` out"
         ));
     }
     if traffic.party.as_ref().is_some_and(|party| party.len() > 1) {

@@ -107,8 +107,8 @@ pub struct Traffic {
     pub kind: TrafficKind,
     /// What makes the packets.
     pub tool: Tool,
-    /// Bits of IP packets per second (while on, for on-off). Zero for [`TrafficKind::Tcp`], which
-    /// has no rate of its own.
+    /// Bits of IP packets per second (while on, for on-off). Zero for kinds that are not told
+    /// theirs ([`TrafficKind::has_rate`]).
     pub rate: BitRate,
     /// Length of each IP packet; of a full segment, for [`TrafficKind::Tcp`].
     pub size: Bytes,
@@ -181,6 +181,30 @@ pub enum TrafficKind {
         /// How the payloads are distributed.
         sizes: FlowSizes,
     },
+    /// One direction of a telephone call.
+    Call,
+    /// One direction of a game.
+    Game {
+        /// Whether it goes from the server to a player.
+        down: bool,
+    },
+    /// Moving pictures.
+    Video {
+        /// Frames per second.
+        frame_rate: u32,
+    },
+    /// TCP connections of people who browse or computers that fetch, on and on. In virtual time
+    /// only.
+    Users {
+        /// Whether they read pages; else they fetch files.
+        web: bool,
+        /// How many.
+        users: u32,
+        /// Congestion control of the connections.
+        congestion: Congestion,
+        /// Whether they are marked instead of dropped.
+        ecn: Ecn,
+    },
     /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real
     /// packets; in virtual time, the simulator's own.
     Tcp {
@@ -197,14 +221,24 @@ impl TrafficKind {
     /// Whether its packets are those of TCP connections.
     #[must_use]
     pub fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp { .. } | Self::TcpFlows { .. })
+        matches!(self, Self::Tcp { .. }) || self.are_connections()
     }
 
-    /// Whether it is told how fast to send. A recording has its own pace, and so has a connection
-    /// that always has something to send.
+    /// Whether its packets are those of TCP connections that come and go.
+    #[must_use]
+    pub fn are_connections(&self) -> bool {
+        matches!(self, Self::TcpFlows { .. } | Self::Users { .. })
+    }
+
+    /// Whether it is told how fast to send. A recording has its own pace, so have people, and a
+    /// connection that always has something to send.
     #[must_use]
     pub fn has_rate(&self) -> bool {
-        !matches!(self, Self::Tcp { .. } | Self::Replay)
+        match self {
+            Self::Tcp { .. } | Self::Users { .. } | Self::Replay => false,
+            Self::Call | Self::Game { .. } => false,
+            _ => true,
+        }
     }
 }
 

@@ -152,14 +152,17 @@ settings! {
         /// Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`. Of
         /// payload that all connections together are asked to carry, for `tcp-flows`.
         stated rate: Option<BitRate> = None, in FLOW_RATE,
-            absent "needed; for `greedy` that of the host's wire; `tcp` and `replay` have none";
+            absent "needed; for `greedy` that of the host's wire; `tcp`, `replay`, `call`, `game`, \
+                    `web` and `update` have none";
         /// Length of each IP packet, headers included; at most the MTU of every wire on the way.
-        /// With `tcp`: of a full segment.
+        /// With `tcp`, `web` and `update`: of a full segment. Of `call`, `game` and `video`: the
+        /// longest.
         stated size: Bytes = Bytes(1_428), in 72..=9_000;
-        /// Congestion control of `tcp` and `tcp-flows`.
-        stated congestion: Congestion = Congestion::Cubic, with kind ["tcp", "tcp-flows"];
-        /// Whether `tcp` and `tcp-flows` are marked instead of dropped. In virtual time only.
-        stated ecn: Ecn = Ecn::None, with kind ["tcp", "tcp-flows"];
+        /// Congestion control of the kinds that are TCP.
+        stated congestion: Congestion = Congestion::Cubic,
+            with kind ["tcp", "tcp-flows", "web", "update"];
+        /// Whether their packets are marked instead of dropped. In virtual time only.
+        stated ecn: Ecn = Ecn::None, with kind ["tcp", "tcp-flows", "web", "update"];
         /// What `tcp` sends: payload, each byte counted once.
         stated bytes: Option<Bytes> = None, in 1..=1_u64 << 50, absent "until it stops",
             with kind ["tcp"];
@@ -184,6 +187,12 @@ settings! {
             with distribution ["pareto", "lognormal"];
         /// Rate of each of the `flows` while it is sent.
         stated peak: BitRate = BitRate::from_mbps(10), in FLOW_RATE, with kind ["flows"];
+        /// Which way a `game` goes: what the server tells a player, or the other way.
+        stated direction: Direction = Direction::Down, with kind ["game"];
+        /// Frames per second of `video`.
+        stated frame_rate: u32 = 60, in 1..=120, with kind ["video"];
+        /// How many people there are in `web` and computers in `update`, each on its own.
+        stated users: u32 = 10, in 1..=MOST_FLOWS, with kind ["web", "update"];
         /// Capture file (pcap or pcapng) of `replay`, relative to the scenario: of Ethernet, the
         /// cooked form of Linux or IP packets, also cut behind the headers. Times, lengths that
         /// the IP headers say, and flows are taken from it: each gets ports of its own. Packets
@@ -204,8 +213,8 @@ settings! {
         stated class: Option<String> = None, written NAME, absent "what the class rules give";
         /// No packet before.
         stated start: Nanos = Nanos::ZERO, in 0..=LONGEST;
-        /// No packet at or after; of `tcp-flows` no connection begins at or after it, and those
-        /// that have begun are finished.
+        /// No packet at or after; of `tcp-flows`, `web` and `update` no connection begins at or
+        /// after it, and those that have begun are finished.
         stated stop: Option<Nanos> = None, in 0..=LONGEST, absent "the end of the run";
         /// IPv6 instead of IPv4.
         stated ipv6: bool = false;
@@ -243,6 +252,28 @@ words! {
         /// TCP connections that come and go, exponential gaps between their beginnings; in virtual
         /// time only.
         TcpFlows = "tcp-flows",
+        /// One direction of a telephone call: speech and silence as NGMN's model has them.
+        Call = "call",
+        /// One direction of a shooter, as measured by Färber and taken up by NGMN.
+        Game = "game",
+        /// Moving pictures, frame by frame, at `rate`: 3GPP TR 38.838.
+        Video = "video",
+        /// People who read pages, each object in a TCP connection of its own: NGMN's model. In
+        /// virtual time only.
+        Web = "web",
+        /// Computers that fetch files of 2 MB by TCP: NGMN's model. In virtual time only.
+        Update = "update",
+    }
+}
+
+words! {
+    /// Which way the packets of a game go.
+    pub enum Direction {
+        /// From the server to a player: 23 kbit/s.
+        #[default]
+        Down = "down",
+        /// From a player to the server: 15 kbit/s.
+        Up = "up",
     }
 }
 

@@ -6,8 +6,8 @@ use evenkeel_core::Nanos;
 use evenkeel_report::FlowRow;
 use evenkeel_scenario::{Congestion, Ecn, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
-use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
-use evenkeel_world::FLOW_STREAMS;
+use evenkeel_traffic::{FLOW_STREAMS, SourceError};
+use evenkeel_world::Demand;
 
 use crate::engine::{End, Engine, host_number};
 use crate::error::{SimError, TrafficError};
@@ -55,11 +55,15 @@ pub(crate) fn add_many(
     scenario: &Scenario,
     number: u32,
     traffic: &Traffic,
-    config: FlowsConfig,
+    demand: Demand,
 ) -> Result<(), SimError> {
-    let TrafficKind::TcpFlows { congestion, ecn, .. } = traffic.kind else { return Ok(()) };
+    let (TrafficKind::TcpFlows { congestion, ecn, .. }
+    | TrafficKind::Users { congestion, ecn, .. }) = traffic.kind
+    else {
+        return Ok(());
+    };
     let refused = |error: SourceError| TrafficError::from(error).of(traffic);
-    for (flow, (start, size)) in (0..).zip(Beginnings::new(config).map_err(refused)?) {
+    for (flow, (start, size)) in (0..).zip(demand.connections().map_err(refused)?) {
         // What was begun in time is finished.
         let job = Job { congestion, ecn, bytes: Some(size.0), start, stop: scenario.duration };
         connect(engine, scenario, number, traffic, flow, job)?;

@@ -3,8 +3,8 @@
 use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, Traffic, TrafficKind};
-use evenkeel_traffic::{FlowArrivals, Replay, Source, SourceError};
-use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, sampling, source_of, wires};
+use evenkeel_traffic::{FLOW_STREAMS, FlowArrivals, Replay, Source, SourceError};
+use evenkeel_world::{SourceKind, recording, sampling, source_of, wires};
 
 use crate::connection;
 use crate::engine::{Direction, Engine, FollowedFlows, Tally, Target, host_number};
@@ -108,8 +108,8 @@ fn add_traffic(
                 connection::add(engine, scenario, number, traffic, flow)?;
                 continue;
             }
-            SourceKind::TcpFlows(config) => {
-                connection::add_many(engine, scenario, number, traffic, config)?;
+            SourceKind::Connections(demand) => {
+                connection::add_many(engine, scenario, number, traffic, demand)?;
                 continue;
             }
         };

@@ -35,5 +35,5 @@ pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
 pub use flows::{Beginnings, FlowArrivals, FlowEmission, FlowsConfig};
 pub use replay::{Recorded, Replay};
 pub use sizes::Sizes;
-pub use source::{Emission, Process, Source, SourceConfig, SourceError};
+pub use source::{Emission, FLOW_STREAMS, Process, Source, SourceConfig, SourceError};
 pub use users::{Habit, Users, UsersConfig};

@@ -12,6 +12,7 @@ use evenkeel_scenario::{
 };
 
 use crate::arrived::packet_rate;
+use crate::source::application;
 
 /// A run of `world` (`lab`, `sim`) without samples: what is known before it starts.
 pub fn run(scenario: &Scenario, world: &str) -> Run {
@@ -134,6 +135,14 @@ pub fn offered(traffic: &Traffic) -> String {
                 distribution(sizes)
             );
         }
+        (_, TrafficKind::Users { web, users, congestion, ecn }) => {
+            let what = if web { "people who read pages" } else { "computers that fetch files" };
+            return format!(
+                "{from} to {to}{class}: {users} {what} (NGMN), TCP ({}{}), full segments of {size}",
+                congestion.name(),
+                marks(ecn)
+            );
+        }
         (_, TrafficKind::Tcp { congestion, ecn, bytes }) => {
             let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
             let (congestion, marks) = (congestion.name(), marks(ecn));
@@ -158,6 +167,22 @@ pub fn offered(traffic: &Traffic) -> String {
             format!("flows of {mean_size} on average ({sizes}) that come and go, each at {peak}")
         }
         (Tool::Evenkeel, TrafficKind::Replay) => "a recording".to_owned(),
+        (Tool::Evenkeel, TrafficKind::Call | TrafficKind::Game { .. }) => {
+            let what = match traffic.kind {
+                TrafficKind::Game { down: true } => "a game, server to player",
+                TrafficKind::Game { down: false } => "a game, player to server",
+                _ => "speech of a telephone call",
+            };
+            let mean = application(traffic).and_then(|(model, headers)| model.mean_rate(headers));
+            let rate = mean.map(|rate| format!(", {rate} on average")).unwrap_or_default();
+            return format!("{from} to {to}{class}: {what} (NGMN){rate}");
+        }
+        (Tool::Evenkeel, TrafficKind::Video { frame_rate }) => {
+            return format!(
+                "{from} to {to}{class}: {rate} of video, {frame_rate} frames per second, in packets \
+                 of up to {size} (3GPP TR 38.838)"
+            );
+        }
     };
     let packets = packet_rate(*rate, *size);
     format!("{from} to {to}{class}: {rate} in packets of {size} ({packets:.0}/s), {kind}")
@@ -233,15 +258,26 @@ fn kind(discipline: &DisciplineConfig) -> String {
     format!("{} {root}", discipline.name())
 }
 
+/// The rate of a flow, or what it is where that has none.
+fn pace(traffic: &Traffic) -> String {
+    let told = match traffic.kind {
+        TrafficKind::Tcp { .. } => "TCP",
+        TrafficKind::Users { web: true, .. } => "pages",
+        TrafficKind::Users { web: false, .. } => "files",
+        TrafficKind::Call => "a call",
+        TrafficKind::Game { .. } => "a game",
+        TrafficKind::Replay => "a recording",
+        _ => return traffic.rate.to_string(),
+    };
+    told.to_owned()
+}
+
 fn topology(scenario: &Scenario) -> Topology {
     let hosts = scenario.hosts.iter().map(|host| {
         let sent = scenario.traffic.iter().filter(|traffic| traffic.from == host.name);
         let labels = sent.map(|traffic| {
             let class = traffic.class.as_deref().unwrap_or(&traffic.name);
-            match traffic.kind {
-                TrafficKind::Tcp { .. } => format!("sends {class}, TCP"),
-                _ => format!("sends {class}, {}", traffic.rate),
-            }
+            format!("sends {class}, {}", pace(traffic))
         });
         TopologyNode { name: host.name.clone(), router: false, labels: labels.collect() }
     });

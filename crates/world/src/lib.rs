@@ -39,4 +39,4 @@ pub mod wires;
 pub use acceptance::Acceptance;
 pub use arrived::{Arrived, HostDelays, packet_rate};
 pub use followed::Followed;
-pub use source::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, flow_of_ports, ports_of_flow, source_of};
+pub use source::{Demand, SOURCE_PORTS, SourceKind, flow_of_ports, ports_of_flow, source_of};

@@ -1,8 +1,11 @@
 //! The sources of a scenario.
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::{FlowSizes, Scenario, Traffic, TrafficKind};
-use evenkeel_traffic::{FlowsConfig, Process, Sizes, SourceConfig};
+use evenkeel_traffic::{
+    Application, Beginnings, FlowsConfig, Habit, Process, Sizes, SourceConfig, SourceError, Users,
+    UsersConfig,
+};
 
 use crate::payload::SHORTEST;
 
@@ -17,13 +20,31 @@ pub enum SourceKind {
     Recording,
     /// TCP.
     Tcp,
-    /// TCP connections that come and go: when, and how much payload.
-    TcpFlows(FlowsConfig),
+    /// TCP connections that come and go.
+    Connections(Demand),
 }
 
-/// Streams of randomness: each flow of a `[[traffic]]` has one of its own, the traffic's number and
-/// that of the flow times this.
-pub const FLOW_STREAMS: u64 = 1 << 32;
+/// When TCP connections begin, and how much payload each carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Demand {
+    /// Exponential gaps between them.
+    Flows(FlowsConfig),
+    /// As people read or computers fetch.
+    Users(UsersConfig),
+}
+
+impl Demand {
+    /// Connection after connection, in order of time.
+    ///
+    /// # Errors
+    /// A value outside of its range.
+    pub fn connections(self) -> Result<Box<dyn Iterator<Item = (Nanos, Bytes)>>, SourceError> {
+        Ok(match self {
+            Self::Flows(config) => Box::new(Beginnings::new(config)?),
+            Self::Users(config) => Box::new(Users::new(config)),
+        })
+    }
+}
 
 /// Source ports that flows are given one after another.
 pub const SOURCE_PORTS: u64 = 65_536 - FIRST_PORT;
@@ -74,31 +95,53 @@ pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nan
             stream,
         }
     };
-    if let TrafficKind::TcpFlows { mean_size, sizes, .. } = traffic.kind {
-        // Connections have no peak rate; any valid one will do.
-        return SourceKind::TcpFlows(flows(mean_size, sizes, traffic.rate));
-    }
-    if traffic.tcp {
-        return SourceKind::Tcp;
-    }
     let process = match traffic.kind {
+        // Connections have no peak rate; any valid one will do.
+        TrafficKind::TcpFlows { mean_size, sizes, .. } => {
+            let config = flows(mean_size, sizes, traffic.rate);
+            return SourceKind::Connections(Demand::Flows(config));
+        }
+        TrafficKind::Users { web, users, .. } => {
+            let habit = if web { Habit::Web } else { Habit::Update };
+            let seed = scenario.seed;
+            let config = UsersConfig { habit, users, start: begin, stop, seed, stream };
+            return SourceKind::Connections(Demand::Users(config));
+        }
+        _ if traffic.tcp => return SourceKind::Tcp,
+        TrafficKind::Replay => return SourceKind::Recording,
+        TrafficKind::Flows { mean_size, sizes, peak } => {
+            return SourceKind::Flows(flows(mean_size, sizes, peak));
+        }
         TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
         TrafficKind::Greedy => Process::Cbr { jitter_ppm: 0 },
         TrafficKind::Poisson => Process::Poisson,
         TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
-        TrafficKind::Replay => return SourceKind::Recording,
-        TrafficKind::Tcp { .. } | TrafficKind::TcpFlows { .. } => return SourceKind::Tcp,
-        TrafficKind::Flows { mean_size, sizes, peak } => {
-            return SourceKind::Flows(flows(mean_size, sizes, peak));
-        }
+        _ => match application(traffic) {
+            Some((application, headers)) => Process::Application { application, headers },
+            None => return SourceKind::Tcp,
+        },
     };
+    // Where the kind has no rate, nothing is made of it.
+    let rate = traffic.rate.max(BitRate(1));
     SourceKind::Flow(SourceConfig {
         start: begin,
         stop,
         seed: scenario.seed,
         stream,
-        ..SourceConfig::new(process, traffic.rate, traffic.size)
+        ..SourceConfig::new(process, rate, traffic.size)
     })
+}
+
+/// What a `[[traffic]]` sends that is somebody's call, game or video, and the bytes of its headers.
+pub(crate) fn application(traffic: &Traffic) -> Option<(Application, Bytes)> {
+    let application = match traffic.kind {
+        TrafficKind::Call => Application::Call,
+        TrafficKind::Game { down: true } => Application::GameDown,
+        TrafficKind::Game { down: false } => Application::GameUp,
+        TrafficKind::Video { frame_rate } => Application::Video { frame_rate },
+        _ => return None,
+    };
+    Some((application, Bytes(if traffic.ipv6 { 48 } else { 28 })))
 }
 
 #[cfg(test)]

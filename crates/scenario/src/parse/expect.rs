@@ -240,8 +240,7 @@ impl Names for Scope<'_> {
         }
         let ends = |traffic: &Traffic| match traffic.kind {
             TrafficKind::Tcp { bytes, .. } => bytes.is_some(),
-            TrafficKind::TcpFlows { .. } => true,
-            _ => false,
+            kind => kind.are_connections(),
         };
         let mut found: Vec<String> = Vec::new();
         for pattern in text.split(',').map(str::trim) {

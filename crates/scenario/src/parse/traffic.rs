@@ -11,7 +11,7 @@ use evenkeel_settings::read_settings;
 
 use crate::model::{Congestion, Ecn, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
 use crate::subscribers::Party;
-use crate::tables::{Distribution, MOST_FLOWS, Pattern, TrafficSection};
+use crate::tables::{Direction, Distribution, MOST_FLOWS, Pattern, TrafficSection};
 use crate::topology::Wire;
 
 /// Ports of flows whose file says none are these plus the flow's number, from 1.
@@ -48,10 +48,8 @@ fn traffic(
     if kind == TrafficKind::Replay && !fields.given("file") {
         reader.fail_at(fields, "file", "this required key is missing: the capture file");
     }
-    let is_one_flow = !matches!(
-        kind,
-        TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. } | TrafficKind::Replay
-    );
+    let is_one_flow =
+        !kind.are_connections() && !matches!(kind, TrafficKind::Flows { .. } | TrafficKind::Replay);
     let party = super::subscribers::party(reader, fields, &section, number, scenario);
     if !fields.given("subscribers") && fields.given("part") {
         reader.fail_at(fields, "part", "only together with `subscribers`");
@@ -156,6 +154,13 @@ fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Optio
             let sizes = sizes(reader, fields, section)?;
             TrafficKind::TcpFlows { congestion, ecn, mean_size, sizes }
         }
+        Pattern::Call => TrafficKind::Call,
+        Pattern::Game => TrafficKind::Game { down: section.direction == Direction::Down },
+        Pattern::Video => TrafficKind::Video { frame_rate: section.frame_rate },
+        Pattern::Web | Pattern::Update => {
+            let web = section.kind == Pattern::Web;
+            TrafficKind::Users { web, users: section.users, congestion, ecn }
+        }
     })
 }
 
@@ -191,6 +196,7 @@ fn rate(
         TrafficKind::Tcp { .. } => {
             stated.then_some("TCP has no rate of its own; leave it out, or limit the link")
         }
+        _ if !kind.has_rate() => stated.then_some("its model has its own rate; leave it out"),
         // A misspelt key has been told.
         _ if stated || !reader.is_clean_in(&["traffic"]) => None,
         _ => Some("this required key is missing: a rate such as \"10Mbit/s\""),
