@@ -325,7 +325,7 @@ fn receive(
 }
 
 /// Makes a socket inside a namespace: it belongs there for good, whichever thread uses it.
-fn open<T: Send>(
+pub(crate) fn open<T: Send>(
     spec: &FlowSpec,
     namespace: &str,
     make: impl FnOnce() -> std::io::Result<T> + Send,

@@ -12,6 +12,7 @@
 
 mod capture;
 mod checks;
+mod connections;
 mod demo;
 mod error;
 #[cfg(test)]

@@ -18,16 +18,13 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         if let Some(why) = tools::cannot(traffic) {
             return refuse(&why);
         }
-        if traffic.kind.are_connections() {
-            return refuse(
-                "connections that come and go exist in virtual time only; `evenkeel sim` runs it",
-            );
-        }
-        if let TrafficKind::Tcp { ecn, .. } = traffic.kind
+        if let TrafficKind::Tcp { ecn, .. }
+        | TrafficKind::TcpFlows { ecn, .. }
+        | TrafficKind::Users { ecn, .. } = traffic.kind
             && ecn != Ecn::None
         {
             return refuse(
-                "iperf3 cannot ask for ECN, and few kernels have DCTCP; `evenkeel sim` runs it",
+                "a socket cannot ask for ECN, and few kernels have DCTCP; `evenkeel sim` runs it",
             );
         }
         if traffic.tool == Tool::Evenkeel && u64::from(traffic.flows) > SOURCE_PORTS {

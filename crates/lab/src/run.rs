@@ -20,6 +20,7 @@ use evenkeel_world::wires;
 
 use crate::capture::{self, Capturing};
 use crate::checks;
+use crate::connections::Connections;
 use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink};
 use crate::kernel::KernelRouter;
 use crate::limits;
@@ -239,6 +240,7 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
 /// What makes the packets of one flow.
 enum Driver {
     Own(Sender),
+    Connections(Connections),
     Tool(ToolFlow),
 }
 
@@ -246,7 +248,7 @@ impl Driver {
     fn sent(&self) -> Sent {
         match self {
             Self::Own(sender) => sender.sent(),
-            Self::Tool(_) => Sent::default(),
+            Self::Connections(_) | Self::Tool(_) => Sent::default(),
         }
     }
 }
@@ -325,7 +327,7 @@ impl Lab<'_> {
         let every = connections.then_some(self.scenario.sample);
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
             let knocks = self.scenario.measures_acceptance().then(Arc::default);
-            let sink = (traffic.tool == Tool::Evenkeel)
+            let sink = (traffic.tool == Tool::Evenkeel && !traffic.kind.are_connections())
                 .then(|| Sink::start(spec, knocks.clone()))
                 .transpose()?;
             self.sinks.push(sink);
@@ -334,6 +336,11 @@ impl Lab<'_> {
         for ((traffic, spec), knocks) in
             self.scenario.traffic.iter().zip(&self.flows).zip(&self.knocks)
         {
+            let both = (self.scenario, traffic);
+            if let Some(connections) = Connections::start(spec, both, start, every)? {
+                self.sources.push(Driver::Connections(connections));
+                continue;
+            }
             let own = match traffic.tool {
                 Tool::Evenkeel => Schedule::of(self.scenario, traffic, spec.number, start)?,
                 Tool::Iperf3 | Tool::DItg => None,

@@ -38,7 +38,9 @@ impl Demand {
     ///
     /// # Errors
     /// A value outside of its range.
-    pub fn connections(self) -> Result<Box<dyn Iterator<Item = (Nanos, Bytes)>>, SourceError> {
+    pub fn connections(
+        self,
+    ) -> Result<Box<dyn Iterator<Item = (Nanos, Bytes)> + Send>, SourceError> {
         Ok(match self {
             Self::Flows(config) => Box::new(Beginnings::new(config)?),
             Self::Users(config) => Box::new(Users::new(config)),

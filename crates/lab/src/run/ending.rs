@@ -35,6 +35,7 @@ impl Lab<'_> {
         for source in &mut self.sources {
             match source {
                 Driver::Own(sender) => sender.stop(),
+                Driver::Connections(connections) => connections.stop(),
                 Driver::Tool(tool) => tool.stop(),
             }
         }
@@ -71,10 +72,17 @@ impl Lab<'_> {
         }
         warnings.extend(self.tell_wires(run));
         run.notes.append(&mut self.notes);
-        run.notes.extend(self.sources.iter().filter_map(|source| match source {
-            Driver::Tool(tool) => Some(tool.report()),
-            Driver::Own(_) => None,
-        }));
+        for (source, spec) in self.sources.iter().zip(&self.flows) {
+            match source {
+                Driver::Tool(tool) => run.notes.push(tool.report()),
+                Driver::Connections(connections) => {
+                    let (note, warning) = connections.report(&spec.name);
+                    run.notes.push(note);
+                    warnings.extend(warning);
+                }
+                Driver::Own(_) => {}
+            }
+        }
         let ours = self.scenario.routers.iter().any(|router| !router.is_kernel());
         let check = if ours {
             "; the kernels of those of Evenkeel forwarded none of the probe packets"
@@ -88,7 +96,7 @@ impl Lab<'_> {
         Ok(warnings)
     }
 
-    /// A row for each flow of which its source tells: the lab's own, and iperf3's.
+    /// A row for each flow of which its source tells: all but recordings and those of D-ITG.
     pub(super) fn follow(&self, start: Nanos, end: Nanos) -> Vec<FlowRow> {
         let mut rows = Vec::new();
         let ends = self.sources.iter().zip(&self.sinks).zip(&self.flows);
@@ -99,6 +107,7 @@ impl Lab<'_> {
                     let (counts, times) = ((&sent, &arrived), (start, end));
                     rows.extend(followed::rows(self.scenario, traffic, counts, times));
                 }
+                (Driver::Connections(connections), _) => rows.extend(connections.rows()),
                 (Driver::Tool(tool), _) => rows.extend(tool.rows(traffic, spec)),
                 (Driver::Own(_), _) => {}
             }
@@ -107,12 +116,14 @@ impl Lab<'_> {
         rows
     }
 
-    /// How the connections of iperf3 saw their way, window by window.
+    /// How TCP connections saw their way, window by window.
     pub(super) fn connections(&self) -> Vec<ConnectionRow> {
         let mut rows = Vec::new();
         for (traffic, source) in self.scenario.traffic.iter().zip(&self.sources) {
-            if let Driver::Tool(tool) = source {
-                rows.extend(tool.connections(traffic));
+            match source {
+                Driver::Tool(tool) => rows.extend(tool.connections(traffic)),
+                Driver::Connections(connections) => rows.extend(connections.windows()),
+                Driver::Own(_) => {}
             }
         }
         rows.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
@@ -122,7 +133,8 @@ impl Lab<'_> {
     /// From host to host nothing disappears either, as far as the lab's own hosts send.
     fn unexplained(&mut self, first: &Counters, last: &Counters) -> Option<(f64, String)> {
         let unseen = (0..self.flows.len()).any(|flow| self.places.is_encrypted(flow));
-        if unseen || self.sources.iter().any(|source| matches!(source, Driver::Tool(_))) {
+        // Of a kernel's own packets nobody tells how many there were.
+        if unseen || !self.sources.iter().all(|source| matches!(source, Driver::Own(_))) {
             return None;
         }
         // What is on its way between router and sink is neither here nor there.

@@ -10,6 +10,7 @@ mod process;
 mod refuse;
 mod signals;
 mod stamps;
+mod tcp;
 mod timer;
 mod udp;
 
@@ -28,6 +29,7 @@ pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
 pub use refuse::{AF_XDP, refuse_sockets};
 pub use signals::{Signal, Signals, hear_signals};
 pub(crate) use stamps::{DayClock, Stamps};
+pub use tcp::TcpInfo;
 pub use timer::Timer;
 pub use udp::{
     MAX_BATCH, Received, UdpReceiver, UdpSender, bind_shared, set_receive_buffer, set_send_buffer,

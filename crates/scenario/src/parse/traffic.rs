@@ -164,14 +164,15 @@ fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Optio
     })
 }
 
-/// The tool that makes its packets: for TCP always iperf3.
+/// The tool that makes its packets: for one TCP connection always iperf3.
 fn tool(reader: &mut Reader, fields: &Fields, section: &TrafficSection, kind: TrafficKind) -> Tool {
+    let is_one = matches!(kind, TrafficKind::Tcp { .. });
     let tool = match section.tool {
-        // Nothing else of ours speaks TCP on real packets.
-        Tool::Evenkeel if kind.is_tcp() => Tool::Iperf3,
+        // Nothing of ours always has something to send.
+        Tool::Evenkeel if is_one => Tool::Iperf3,
         tool => tool,
     };
-    if kind.is_tcp() && fields.given("tool") && tool != Tool::Iperf3 {
+    if is_one && fields.given("tool") && tool != Tool::Iperf3 {
         let message =
             "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
         reader.fail_at(fields, "tool", message);
