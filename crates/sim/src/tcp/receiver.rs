@@ -163,7 +163,9 @@ impl Receiver {
             self.waiting += segment.payload;
             let two = self.waiting >= 2 * (u32::from(self.config.mss) - STAMP as u32);
             match self.config.delayed_ack {
-                Some(delay) if !gap && !two => {
+                // With its last bytes a sender closes: the FIN, which nobody else needs here, is
+                // acknowledged at once.
+                Some(delay) if !gap && !two && !segment.flags.has(Flags::PSH) => {
                     if !self.due.is_set() {
                         self.due.set(now.saturating_add(delay));
                     }
@@ -320,6 +322,10 @@ mod tests {
         assert_eq!(receiver.transmit(due).expect("it is due").ack, 3_000);
         assert_eq!(receiver.transmit(Nanos::SECOND), None);
         assert_eq!(receiver.next_wake(), None);
+        // The last bytes of all do not wait.
+        let last = Segment { flags: Flags::ACK.and(Flags::PSH), ..data(3_000, 50, 8) };
+        receiver.receive(Nanos::SECOND, &last);
+        assert_eq!(receiver.transmit(Nanos::SECOND).expect("at once").ack, 3_050);
     }
 
     /// What each segment of a thousand bytes, marked or not, is answered with.
