@@ -10,7 +10,7 @@ export PATH := $(call found,PATH)
 # Seconds of chaos in `make soak`, for each kind of port.
 CHAOS ?= 1200
 
-.PHONY: help setup build run test soak python wheel page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench ns3 figures fmt clean
+.PHONY: help setup build run test soak python wheel page book fuzz harden prove sbom deb static static-test package-test fairdrop-sweep bench ns3 linux-tcp figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
@@ -26,11 +26,12 @@ help:
 	@echo "make deb    the Debian package for this machine's architecture, in out/"
 	@echo "make static one file that needs no library, for amd64 and arm64, in out/"
 	@echo "make static-test  the tests of core, net, config and cluster as arm64 has them, under qemu-user"
-	@echo "make book   the guide as a book, out/book/index.html (installs mdBook the first time)"
+	@echo "make book   the guide as a book with a gallery of all figures, out/guide/index.html (installs mdBook the first time)"
 	@echo "make package-test  installs it in a fresh Debian, uses it, removes it and looks for leftovers (root, some minutes)"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make ns3    the simulator's results beside those of ns-3: three minutes (docs/ns3.md)"
+	@echo "make linux-tcp  the simulator's TCP beside that of this machine's kernel: twelve minutes, as root (docs/tcp.md)"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that the tests need and that are missing"
 
@@ -99,9 +100,11 @@ deb:
 
 book:
 	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked --debug mdbook
-	@scripts/guide.py out/book-source
-	@mdbook build --dest-dir "$(CURDIR)/out/book" out/book-source
-	@echo "open out/book/index.html"
+	@scripts/guide.py out/guide-source
+	@[ -d out/figures/sim ] || WORLDS=sim scripts/figures.sh
+	@scripts/gallery.py out/figures/sim out/guide-source
+	@mdbook build --dest-dir "$(CURDIR)/out/guide" out/guide-source
+	@echo "open out/guide/index.html"
 
 static:
 	@scripts/static.sh
@@ -124,6 +127,10 @@ ns3:
 	@scripts/setup.sh bench
 	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
 	@scripts/ns3.sh target/quick/evenkeel
+
+linux-tcp: setup
+	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
+	@scripts/linux_tcp.py run target/quick/evenkeel
 
 bench:
 	@scripts/setup.sh bench

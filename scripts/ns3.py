@@ -21,8 +21,8 @@ RESULTS = ROOT / "docs/bench/ns3.json"
 PAGE = ROOT / "docs/ns3.md"
 BEGIN, END = "<!-- ns3: make ns3 writes this -->", "<!-- ns3: end -->"
 SEEDS = 5
-# Two-sided 95 % of Student's t for five runs.
-STUDENT = 2.776
+# Two-sided 95 % of Student's t, by the number of runs.
+STUDENT = {3: 4.303, 5: 2.776}
 # Both write this much on the link about a packet: the header of PPP.
 HEADER = 2
 
@@ -122,9 +122,14 @@ def ours(binary, name, cell, seed, folder):
     file.write_text(scenario(name, cell))
     command = [binary, "sim", file, "--seed", str(seed), "--out", out, "--quiet"]
     subprocess.run(command, check=True, capture_output=True, text=True)
+    return measured(out, cell)
+
+
+def measured(out, cell):
+    """What came of a run of ours in the folder `out`."""
     step = json.loads((out / "summary.json").read_text())["runs"][0]["steps"][0]["classes"][0]
-    with open(out / "flows.csv", newline="") as rows:
-        got = [int(row["delivered_bytes"]) for row in csv.DictReader(rows)]
+    with open(out / "flows.csv", newline="") as file:
+        got = [int(row["delivered_bytes"]) for row in csv.DictReader(file)]
     sent, dropped, wait = step["sent_per_s"], step["dropped_per_s"], step["transit_delay"]
     return {
         "used": sent * (1500 + HEADER) * 8 / (cell["rate"] * 1e6),
@@ -147,7 +152,13 @@ def interval(values):
     """Mean and half of its 95 % interval."""
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return mean, STUDENT * deviation / math.sqrt(len(values))
+    return mean, STUDENT[len(values)] * deviation / math.sqrt(len(values))
+
+
+def agree(us, them, part, least):
+    """Whether two means with their intervals are the same, or nearly."""
+    apart = abs(us[0] - them[0])
+    return apart <= us[1] + them[1] or apart <= max(part * abs(them[0]), least)
 
 
 def rows(results):
@@ -155,23 +166,21 @@ def rows(results):
     for name, cell in CELLS.items():
         for measure, (_, _, part, least) in MEASURES.items():
             us, them = (interval([run[measure] for run in results[name][who]]) for who in ("ours", "ns3"))
-            apart = abs(us[0] - them[0])
-            agree = apart <= us[1] + them[1] or apart <= max(part * abs(them[0]), least)
-            yield name, cell, measure, us, them, agree
+            yield name, cell, measure, us, them, agree(us, them, part, least)
 
 
-def table(results):
-    """The page's table, and the differences that nobody explains."""
-    lines = ["| cell | measure | Evenkeel | ns-3 | |", "|---|---|---|---|---|"]
+def table(compared, measures, reasons, other, runs):
+    """A table of what was compared with another, and the differences that nobody explains."""
+    lines = [f"| cell | measure | Evenkeel | {other} | |", "|---|---|---|---|---|"]
     unexplained, agreed, all_of = [], 0, 0
-    for name, cell, measure, us, them, agree in rows(results):
-        words, decimals, _, _ = MEASURES[measure]
+    for name, cell, measure, us, them, same in compared:
+        words, decimals, _, _ = measures[measure]
         scale = 1000 if measure == "dropped" else 1
         told = [f"{mean * scale:.{decimals}f} ± {half * scale:.{decimals}f}" for mean, half in (us, them)]
-        reason = REASONS.get((name, measure)) or REASONS.get((cell["traffic"], cell.get("queue", "fifo"), measure))
+        reason = reasons.get((name, measure)) or reasons.get((cell["traffic"], cell.get("queue", "fifo"), measure))
         all_of += 1
-        agreed += agree
-        if agree:
+        agreed += same
+        if same:
             verdict = "agree"
         elif reason:
             verdict = f"**differ**, see {reason}"
@@ -180,17 +189,20 @@ def table(results):
             unexplained.append(f"{name}: {words}: {told[0]} and {told[1]}")
         lines.append(f"| {name} | {words} | {told[0]} | {told[1]} | {verdict} |")
     lines.append("")
-    lines.append(f"{agreed} of {all_of} measures agree; {SEEDS} runs each, 95 % intervals.")
+    lines.append(f"{agreed} of {all_of} measures agree; {runs}, 95 % intervals.")
     return "\n".join(lines), unexplained
 
 
-def page(results):
-    """The page with its table made anew."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    made, unexplained = table(results)
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", unexplained
+def page(file, marks, made):
+    """The page with its table made anew, and what is not explained."""
+    before, rest = file.read_text().split(marks[0])
+    after = rest.split(marks[1])[1]
+    return f"{before}{marks[0]}\n\n{made[0]}\n\n{marks[1]}{after}", made[1]
+
+
+def ours_and_theirs(results):
+    """The page of ns-3."""
+    return page(PAGE, (BEGIN, END), table(rows(results), MEASURES, REASONS, "ns-3", f"{SEEDS} runs each"))
 
 
 def run(evenkeel, ns3):
@@ -208,9 +220,9 @@ def run(evenkeel, ns3):
         for cell, both in waiting.items():
             results[cell] = {who: [one.result() for one in runs] for who, runs in both.items()}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    made, unexplained = page(results)
+    made, unexplained = ours_and_theirs(results)
     PAGE.write_text(made)
-    print(table(results)[0])
+    print(made)
     return unexplained
 
 
@@ -219,21 +231,22 @@ def check():
     results = json.loads(RESULTS.read_text())
     if sorted(results) != sorted(CELLS):
         return ["docs/bench/ns3.json is of other cells: make ns3"]
-    made, unexplained = page(results)
+    made, unexplained = ours_and_theirs(results)
     return unexplained + ([] if made == PAGE.read_text() else ["docs/ns3.md is not what docs/bench/ns3.json says: make ns3"])
 
 
-def main():
-    if sys.argv[1:2] == ["run"] and len(sys.argv) == 4:
-        wrong = run(sys.argv[2], sys.argv[3])
+def main(usage, run, check):
+    """Runs what the command asks for, and tells what is wrong."""
+    if run:
+        wrong = run(*sys.argv[2:])
     elif sys.argv[1:] == ["check"]:
         wrong = check()
     else:
-        sys.exit(__doc__)
+        sys.exit(usage)
     for line in wrong:
         print(f"not explained: {line}" if ":" in line else line, file=sys.stderr)
     sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, run if sys.argv[1:2] == ["run"] and len(sys.argv) == 4 else None, check)

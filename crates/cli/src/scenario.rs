@@ -387,10 +387,10 @@ fn show(s: &Scenario) -> String {
             t.from.clone(),
             t.to.clone(),
             class,
-            if let TrafficKind::Tcp { congestion, .. } = t.kind {
-                format!("tcp, {}", congestion.name())
-            } else {
-                rate_text(t.rate)
+            match t.kind {
+                TrafficKind::Tcp { congestion, .. } => format!("tcp, {}", congestion.name()),
+                kind if kind.has_rate() => rate_text(t.rate),
+                _ => evenkeel_world::describe::pace(t),
             },
             size_text(t.size),
         ]);

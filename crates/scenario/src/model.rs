@@ -169,8 +169,7 @@ pub enum TrafficKind {
     },
     /// The packets of [`Traffic::recording`], with their lengths and gaps.
     Replay,
-    /// TCP connections that come and go: `rate` is the payload they are asked to carry together. In
-    /// virtual time only.
+    /// TCP connections that come and go: `rate` is the payload they are asked to carry together.
     TcpFlows {
         /// Their congestion control.
         congestion: Congestion,
@@ -193,8 +192,7 @@ pub enum TrafficKind {
         /// Frames per second.
         frame_rate: u32,
     },
-    /// TCP connections of people who browse or computers that fetch, on and on. In virtual time
-    /// only.
+    /// TCP connections of people who browse or computers that fetch, on and on.
     Users {
         /// Whether they read pages; else they fetch files.
         web: bool,

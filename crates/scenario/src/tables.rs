@@ -249,8 +249,7 @@ words! {
         Replay = "replay",
         /// A TCP connection that sends what its congestion control lets it; iperf3 on real packets.
         Tcp = "tcp",
-        /// TCP connections that come and go, exponential gaps between their beginnings; in virtual
-        /// time only.
+        /// TCP connections that come and go, exponential gaps between their beginnings.
         TcpFlows = "tcp-flows",
         /// One direction of a telephone call: speech and silence as NGMN's model has them.
         Call = "call",
@@ -258,10 +257,9 @@ words! {
         Game = "game",
         /// Moving pictures, frame by frame, at `rate`: 3GPP TR 38.838.
         Video = "video",
-        /// People who read pages, each object in a TCP connection of its own: NGMN's model. In
-        /// virtual time only.
+        /// People who read pages, each object in a TCP connection of its own: NGMN's model.
         Web = "web",
-        /// Computers that fetch files of 2 MB by TCP: NGMN's model. In virtual time only.
+        /// Computers that fetch files of 2 MB by TCP: NGMN's model.
         Update = "update",
     }
 }

@@ -258,8 +258,9 @@ fn kind(discipline: &DisciplineConfig) -> String {
     format!("{} {root}", discipline.name())
 }
 
-/// The rate of a flow, or what it is where that has none.
-fn pace(traffic: &Traffic) -> String {
+/// The rate of a flow, or what it is where that has none: `TCP`, `a call`.
+#[must_use]
+pub fn pace(traffic: &Traffic) -> String {
     let told = match traffic.kind {
         TrafficKind::Tcp { .. } => "TCP",
         TrafficKind::Users { web: true, .. } => "pages",

@@ -1,6 +1,7 @@
 //! One scenario in both worlds by the command: real packets meet the same wires as simulated ones.
 //! Needs root, else skipped.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -35,10 +36,9 @@ fn capture(packets: u32) -> Vec<u8> {
 }
 
 /// Runs the scenario in a world; all it expects must hold. Gives its summary.
-fn run(world: &str, file: &Path, out: &Path) -> Value {
+fn run(world: &str, file: &Path, out: &Path, more: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-    command.arg(world).arg(file).arg("--out").arg(out).args(["--time-scale", "0.5"]);
-    command.args(["--capture", "b/r1"]);
+    command.arg(world).arg(file).arg("--out").arg(out).args(more);
     let output = command.output().unwrap();
     let printed = text(&output);
     assert!(output.status.success(), "{world}: {printed}");
@@ -85,6 +85,71 @@ fn connections_are_looked_at_in_both_worlds() {
     }
 }
 
+/// The rows of `flows.csv` by traffic: start, end, payload asked for and delivered, packets sent.
+fn flows(out: &Path) -> HashMap<String, Vec<[Option<f64>; 5]>> {
+    let text = std::fs::read_to_string(out.join("flows.csv")).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let at = |name| names.iter().position(|column| *column == name).unwrap();
+    let told = ["start_s", "end_s", "asked_bytes", "delivered_bytes", "sent_packets"].map(at);
+    let mut flows: HashMap<_, Vec<_>> = HashMap::new();
+    for row in lines {
+        let row_of = flows.entry(row[at("traffic")].to_owned()).or_default();
+        row_of.push(told.map(|column| row[column].parse::<f64>().ok()));
+    }
+    flows
+}
+
+#[test]
+fn what_people_send_is_the_same_on_real_packets_and_in_virtual_time() {
+    if !available("what_people_send_is_the_same_on_real_packets_and_in_virtual_time") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let household = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/latency/household.toml");
+    let household = std::fs::read_to_string(household).unwrap();
+    let (household, _) = household.split_once("[[without]]").unwrap();
+    let (household, _) = household.split_once("[[traffic]]\nname = \"copies\"").unwrap();
+    let short = household
+        .replace("duration = \"70s\"", "duration = \"12s\"")
+        .replace("settle = \"10s\"", "settle = \"1s\"")
+        // Enough of them for some files in so short a time.
+        .replace("users = 6", "users = 200\nstop = \"4s\"")
+        .replace("users = 12", "users = 60\nstop = \"8s\"");
+    let file = folder.path().join("household.toml");
+    std::fs::write(&file, short).unwrap();
+    let [sim, lab] = ["sim", "lab"].map(|world| {
+        let out = folder.path().join(world);
+        run(world, &file, &out, &[]);
+        flows(&out)
+    });
+    for name in ["calls", "games", "video"] {
+        let sent = |flows: &HashMap<String, Vec<[Option<f64>; 5]>>| {
+            flows[name].iter().map(|row| row[4].unwrap()).collect::<Vec<_>>()
+        };
+        let (sim, lab) = (sent(&sim), sent(&lab));
+        // A busy machine may leave out some, and says so.
+        let close = |(sim, lab): (&f64, &f64)| *lab <= *sim && *lab >= sim * 0.97;
+        assert!(
+            sim.len() == lab.len() && sim.iter().zip(&lab).all(close),
+            "{name}: {sim:?} {lab:?}"
+        );
+    }
+    for (name, least) in [("pages", 20), ("updates", 2)] {
+        let (sim, lab) = (&sim[name], &lab[name]);
+        assert!(sim.len() >= least && sim.len() == lab.len(), "{name}: {sim:?} {lab:?}");
+        for (sim, lab) in sim.iter().zip(lab) {
+            assert_eq!(sim[2], lab[2], "{name}: the same bytes");
+            assert!(lab[0].unwrap() - sim[0].unwrap() < 0.1, "{name}: {sim:?} {lab:?}");
+            // Two round trips of 20 ms at least. Where it has come, all of it has.
+            let Some(end) = lab[1] else { continue };
+            assert!(end - lab[0].unwrap() > 0.039 && lab[3] == lab[2], "{name}: {lab:?}");
+        }
+        let done = lab.iter().filter(|row| row[1].is_some()).count();
+        assert!(done * 10 >= lab.len() * 8, "{name}: {done} of {}", lab.len());
+    }
+}
+
 #[test]
 fn wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_time() {
     if !available(
@@ -100,7 +165,10 @@ fn wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_t
     let example = std::fs::read_to_string(example).unwrap().replacen("[[expect]]", recording, 1);
     let file = folder.path().join("both.toml");
     std::fs::write(&file, example).unwrap();
-    let [sim, lab] = ["sim", "lab"].map(|world| run(world, &file, &folder.path().join(world)));
+    let [sim, lab] = ["sim", "lab"].map(|world| {
+        let more = ["--time-scale", "0.5", "--capture", "b/r1"];
+        run(world, &file, &folder.path().join(world), &more)
+    });
 
     let wires = |summary: &Value| summary["runs"][0]["wires"].as_array().unwrap().clone();
     let (sim, lab) = (wires(&sim), wires(&lab));

@@ -291,8 +291,26 @@ fn traffic() {
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
         &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, \
-             `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, found \"burst\""],
+             `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, `\"call\"`, `\"game\"`, `\"video\"`, \
+             `\"web\"`, `\"update\"`, found \"burst\""],
     );
+}
+
+#[test]
+fn what_people_send() {
+    for (keys, wanted) in [
+        ("kind = \"call\"\nrate = \"5Mbit/s\"", "traffic.rate: its model has its own rate"),
+        ("kind = \"web\"\nrate = \"5Mbit/s\"", "traffic.rate: its model has its own rate"),
+        ("kind = \"video\"", "traffic.rate: this required key is missing: a rate"),
+        ("kind = \"video\"\nrate = \"5Mbit/s\"\nframe_rate = 0", "traffic.frame_rate: 0 is out"),
+        ("kind = \"game\"\nframe_rate = 30", "frame_rate: only together with kind = \"video\""),
+        ("kind = \"call\"\nusers = 3", "users: only together with kind = \"web\" or \"update\""),
+        ("kind = \"web\"\nusers = 0", "traffic.users: 0 is out of range"),
+        ("kind = \"web\"\nflows = 2", "traffic.flows: only together with a kind that is one flow"),
+        ("kind = \"game\"\ndirection = \"left\"", "traffic.direction: expected one of"),
+    ] {
+        says("\nrate = \"5Mbit/s\"\nclass", &format!("\n{keys}\nclass"), &[wanted]);
+    }
 }
 
 #[test]
@@ -308,7 +326,7 @@ fn marks() {
     says(
         "class = \"gold\"",
         "class = \"gold\"\necn = \"ect0\"",
-        &["traffic.ecn: only together with kind = \"tcp\" or \"tcp-flows\""],
+        &["traffic.ecn: only together with kind = \"tcp\", \"tcp-flows\", \"web\" or \"update\""],
     );
 }
 
