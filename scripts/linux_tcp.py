@@ -24,10 +24,20 @@ PAGE = ROOT / "docs/tcp.md"
 BEGIN, END = "<!-- linux-tcp: make linux-tcp writes this -->", "<!-- linux-tcp: end -->"
 WHO = ["ours", "linux"]
 
-# Two measures of connections that come and go, besides those of ns-3's table.
-MEASURES = {**ns3.MEASURES, "fct_ms": ("median completion, ms", 1, 0.05, 0.0), "fct_p90_ms": ("p90 of the completion, ms", 1, 0.1, 0.0)}
+# Those of ns-3's table but goodput, which iperf3 measures beyond the end of a run, and two of connections that come and go.
+MEASURES = {name: told for name, told in ns3.MEASURES.items() if name != "goodput_mbps"} | {"fct_ms": ("median completion, ms", 1, 0.05, 0.0), "fct_p90_ms": ("p90 of the completion, ms", 1, 0.1, 0.0)}
 
-REASONS = {}
+# As in scripts/ns3.py; 2 and 3 are open questions.
+REASONS = {
+    ("cubic", "fifo", "dropped"): 1,
+    ("cubic", "codel", "dropped"): 1,
+    ("cubic", "fq-codel", "dropped"): 1,
+    ("newreno", "codel", "dropped"): 2,
+    ("reno-100", "wait_ms"): 2,
+    ("newreno", "fq-codel", "used"): 3,
+    ("newreno", "fq-codel", "wait_ms"): 3,
+    ("cubic", "fq-codel", "wait_ms"): 3,
+}
 
 SECONDS = 40
 CELLS = {name: {**cell, "seconds": SECONDS} for name, cell in ns3.CELLS.items() if cell["traffic"] != "poisson"}
@@ -65,7 +75,9 @@ def measured(world, binary, name, cell, seed, folder):
 def rows(results):
     """Cell, measure, simulated, real, whether they agree."""
     for name, cell in CELLS.items():
-        for measure in results[name]["ours"][0]:
+        for measure in MEASURES:
+            if measure not in results[name]["ours"][0]:
+                continue
             _, _, part, least = MEASURES[measure]
             us, them = (ns3.interval([run[measure] for run in results[name][who]]) for who in WHO)
             yield name, cell, measure, us, them, ns3.agree(us, them, part, least)
