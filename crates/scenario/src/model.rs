@@ -232,11 +232,10 @@ impl TrafficKind {
     /// connection that always has something to send.
     #[must_use]
     pub fn has_rate(&self) -> bool {
-        match self {
-            Self::Tcp { .. } | Self::Users { .. } | Self::Replay => false,
-            Self::Call | Self::Game { .. } => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::Tcp { .. } | Self::Users { .. } | Self::Replay | Self::Call | Self::Game { .. }
+        )
     }
 }
 

@@ -179,8 +179,8 @@ pub fn offered(traffic: &Traffic) -> String {
         }
         (Tool::Evenkeel, TrafficKind::Video { frame_rate }) => {
             return format!(
-                "{from} to {to}{class}: {rate} of video, {frame_rate} frames per second, in packets \
-                 of up to {size} (3GPP TR 38.838)"
+                "{from} to {to}{class}: {rate} of video, {frame_rate} frames per second, in \
+                 packets of up to {size} (3GPP TR 38.838)"
             );
         }
     };

@@ -291,8 +291,8 @@ fn traffic() {
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
         &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, \
-             `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, `\"call\"`, `\"game\"`, `\"video\"`, \
-             `\"web\"`, `\"update\"`, found \"burst\""],
+             `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, `\"call\"`, \
+             `\"game\"`, `\"video\"`, `\"web\"`, `\"update\"`, found \"burst\""],
     );
 }
 
@@ -326,7 +326,8 @@ fn marks() {
     says(
         "class = \"gold\"",
         "class = \"gold\"\necn = \"ect0\"",
-        &["traffic.ecn: only together with kind = \"tcp\", \"tcp-flows\", \"web\" or \"update\""],
+        &["traffic.ecn: only together with kind = \"tcp\" or \"tcp-flows\" or \
+             \"web\" or \"update\""],
     );
 }
 
