@@ -167,9 +167,9 @@ impl Opening {
         socket.set_tcp_mss(self.segment)?;
         let tos = u32::from(self.spec.dscp) << 2;
         if six {
-            socket.set_tclass_v6(tos)?
+            socket.set_tclass_v6(tos)?;
         } else {
-            socket.set_tos_v4(tos)?
+            socket.set_tos_v4(tos)?;
         }
         Ok(socket)
     }
