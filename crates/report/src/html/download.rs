@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 /// Between panels, as on the page.
 const GAP: f64 = 20.0;
+/// Beside the panels: half of the last number of an axis reaches beyond it.
+const MARGIN: f64 = 12.0;
 /// Room for the legend.
 const LEGEND: f64 = 24.0;
 /// Estimated advance of a character of the legend.
@@ -44,7 +46,7 @@ pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> Str
             let _ = write!(
                 body,
                 "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} \
-                 {h}\">{}</svg>",
+                 {h}\" overflow=\"visible\">{}</svg>",
                 without_hits(content)
             );
             x += w + GAP;
@@ -62,7 +64,7 @@ pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> Str
         );
         x += 37.0 + entry.text.chars().count() as f64 * CHAR + 22.0;
     }
-    let (width, height) = (width.max(x), y);
+    let (width, height) = (width.max(x) + MARGIN, y);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\">\n<style>{}</style>\n<rect width=\"100%\" \
@@ -170,7 +172,9 @@ mod tests {
         let html = format!("<div>{panel}{panel}{panel}</div>");
         let entry = LegendEntry { mark: String::new(), text: "class1".to_owned() };
         let svg = picture(&html, 2, &[entry]);
-        assert!(svg.contains("viewBox=\"0 0 220 144\""), "{svg}");
+        assert!(svg.contains("viewBox=\"0 0 232 144\""), "{svg}");
+        // Half of the last number of an axis.
+        assert!(svg.contains("height=\"50\" viewBox=\"0 0 100 50\" overflow=\"visible\""));
         assert!(svg.contains("<svg x=\"120\" y=\"24\" width=\"100\" height=\"50\""));
         assert!(!svg.contains("class=\"hit\"") && !svg.contains("var("), "{svg}");
         assert_eq!(svg.matches("<text>a</text>").count(), 3);

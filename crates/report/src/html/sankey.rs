@@ -15,7 +15,8 @@ const TOP: f64 = 34.0;
 /// Width of the bars at both sides.
 const BAR: f64 = 12.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 356.0;
+/// Leaves room for `dropped by FairDrop 1 011 620`.
+const RIGHT: f64 = 328.0;
 /// Room between the bars of the right side.
 const GAP: f64 = 16.0;
 
