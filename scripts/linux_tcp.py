@@ -8,7 +8,6 @@ The bottlenecks are those of `scripts/ns3.py`, shorter: real packets take real t
 """
 
 import csv
-import json
 import subprocess
 import sys
 import tempfile
@@ -87,8 +86,7 @@ def table(results):
     return ns3.table(rows(results), MEASURES, REASONS, "Linux", "5 runs of ours, 3 of Linux")
 
 
-def page(results):
-    return ns3.page(PAGE, (BEGIN, END), table(results))
+LINUX = ns3.Page(RESULTS, PAGE, (BEGIN, END), CELLS, "linux-tcp", table)
 
 
 def run(binary):
@@ -106,21 +104,8 @@ def run(binary):
         for cell, both in waiting.items():
             results[cell] = {who: [one.result() for one in runs] for who, runs in both.items()}
             print(f"{cell}: {results[cell]}", file=sys.stderr)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    made, unexplained = page(results)
-    PAGE.write_text(made)
-    print(made)
-    return unexplained
-
-
-def check():
-    """What is wrong with the page."""
-    results = json.loads(RESULTS.read_text())
-    if sorted(results) != sorted(CELLS):
-        return ["docs/bench/linux-tcp.json is of other cells: make linux-tcp"]
-    made, unexplained = page(results)
-    return unexplained + ([] if made == PAGE.read_text() else ["docs/tcp.md is not what docs/bench/linux-tcp.json says: make linux-tcp"])
+    return LINUX.save(results)
 
 
 if __name__ == "__main__":
-    ns3.main(__doc__, run if sys.argv[1:2] == ["run"] and len(sys.argv) == 3 else None, check)
+    ns3.main(__doc__, run if sys.argv[1:2] == ["run"] and len(sys.argv) == 3 else None, LINUX.check)

@@ -193,16 +193,38 @@ def table(compared, measures, reasons, other, runs):
     return "\n".join(lines), unexplained
 
 
-def page(file, marks, made):
-    """The page with its table made anew, and what is not explained."""
-    before, rest = file.read_text().split(marks[0])
-    after = rest.split(marks[1])[1]
-    return f"{before}{marks[0]}\n\n{made[0]}\n\n{marks[1]}{after}", made[1]
+class Page:
+    """A page with a table made of results, and where both stand."""
+
+    def __init__(self, results, page, marks, cells, target, table):
+        self.results, self.page, self.marks, self.cells, self.target, self.table = results, page, marks, cells, target, table
+
+    def made(self, results):
+        """The page with its table made anew, and what is not explained."""
+        before, rest = self.page.read_text().split(self.marks[0])
+        after = rest.split(self.marks[1])[1]
+        table, unexplained = self.table(results)
+        return f"{before}{self.marks[0]}\n\n{table}\n\n{self.marks[1]}{after}", unexplained
+
+    def save(self, results):
+        """Writes both; what is not explained."""
+        self.results.write_text(json.dumps(results, indent=1) + "\n")
+        made, unexplained = self.made(results)
+        self.page.write_text(made)
+        print(self.table(results)[0])
+        return unexplained
+
+    def check(self):
+        """What is wrong with the page."""
+        results = json.loads(self.results.read_text())
+        file, page = (path.relative_to(ROOT) for path in (self.results, self.page))
+        if sorted(results) != sorted(self.cells):
+            return [f"{file} is of other cells: make {self.target}"]
+        made, unexplained = self.made(results)
+        return unexplained + ([] if made == self.page.read_text() else [f"{page} is not what {file} says: make {self.target}"])
 
 
-def ours_and_theirs(results):
-    """The page of ns-3."""
-    return page(PAGE, (BEGIN, END), table(rows(results), MEASURES, REASONS, "ns-3", f"{SEEDS} runs each"))
+OURS = Page(RESULTS, PAGE, (BEGIN, END), CELLS, "ns3", lambda results: table(rows(results), MEASURES, REASONS, "ns-3", f"{SEEDS} runs each"))
 
 
 def run(evenkeel, ns3):
@@ -219,20 +241,7 @@ def run(evenkeel, ns3):
         }
         for cell, both in waiting.items():
             results[cell] = {who: [one.result() for one in runs] for who, runs in both.items()}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    made, unexplained = ours_and_theirs(results)
-    PAGE.write_text(made)
-    print(made)
-    return unexplained
-
-
-def check():
-    """What is wrong with the page."""
-    results = json.loads(RESULTS.read_text())
-    if sorted(results) != sorted(CELLS):
-        return ["docs/bench/ns3.json is of other cells: make ns3"]
-    made, unexplained = ours_and_theirs(results)
-    return unexplained + ([] if made == PAGE.read_text() else ["docs/ns3.md is not what docs/bench/ns3.json says: make ns3"])
+    return OURS.save(results)
 
 
 def main(usage, run, check):
@@ -249,4 +258,4 @@ def main(usage, run, check):
 
 
 if __name__ == "__main__":
-    main(__doc__, run if sys.argv[1:2] == ["run"] and len(sys.argv) == 4 else None, check)
+    main(__doc__, run if sys.argv[1:2] == ["run"] and len(sys.argv) == 4 else None, OURS.check)

@@ -16,7 +16,7 @@ use evenkeel_core::{Bytes, Nanos};
 use evenkeel_ports::sys::{self, NetNs, TcpInfo, lock};
 use evenkeel_report::{ConnectionRow, FlowRow};
 use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
-use evenkeel_world::{SOURCE_PORTS, SourceKind, ports_of_flow, source_of};
+use evenkeel_world::{SourceKind, source_of};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -176,14 +176,8 @@ impl Opening {
 
     /// Where flow number `flow` comes from and where it goes. The listener has one port.
     fn ends(&self, flow: u64) -> (SocketAddr, SocketAddr) {
-        let (mut source, mut destination) = (self.spec.source, self.spec.destination);
-        if let Some(party) = &self.spec.party {
-            let (from, to) = party.ends(flow, (source.ip(), destination.ip()));
-            source.set_ip(from);
-            destination.set_ip(to);
-        }
-        let ports = ports_of_flow(source.port(), destination.port(), flow % SOURCE_PORTS);
-        source.set_port(ports.0);
+        let (source, mut destination) = self.spec.ends(flow);
+        destination.set_port(self.spec.destination.port());
         (source, destination)
     }
 

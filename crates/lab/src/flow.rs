@@ -51,6 +51,19 @@ pub(crate) struct FlowSpec {
     pub(crate) realtime: bool,
 }
 
+impl FlowSpec {
+    /// Where flow number `flow` comes from and where it goes: ports of its own, and the addresses
+    /// of whoever of the party it belongs to.
+    pub(crate) fn ends(&self, flow: u64) -> (SocketAddr, SocketAddr) {
+        let (source, destination) = (self.source, self.destination);
+        let (from, to) = evenkeel_world::ports_of_flow(source.port(), destination.port(), flow);
+        let hosts = (source.ip(), destination.ip());
+        let (source, destination) =
+            self.party.as_ref().map_or(hosts, |party| party.ends(flow, hosts));
+        ((source, from).into(), (destination, to).into())
+    }
+}
+
 /// What a sender has counted.
 #[derive(Debug, Default)]
 struct SenderCounts {
@@ -174,15 +187,7 @@ impl Sockets {
 /// A socket that sends as flow number `flow`. Others may have its port: flows of other destinations
 /// are told apart by these.
 fn flow_socket(spec: &FlowSpec, flow: u64) -> std::io::Result<UdpSender> {
-    let (mut source, mut destination) = (spec.source, spec.destination);
-    let (from, to) = evenkeel_world::ports_of_flow(source.port(), destination.port(), flow);
-    if let Some(party) = &spec.party {
-        let (from, to) = party.ends(flow, (source.ip(), destination.ip()));
-        source.set_ip(from);
-        destination.set_ip(to);
-    }
-    source.set_port(from);
-    destination.set_port(to);
+    let (source, destination) = spec.ends(flow);
     let socket = sys::bind_shared(source)?;
     socket.connect(destination)?;
     sys::set_tos(&socket, spec.dscp)?;
