@@ -2,6 +2,7 @@
 #![no_main]
 
 use evenkeel_core::Bytes;
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_fuzz::{Case, aqm, buffer, flows, harness, number};
 use libfuzzer_sys::fuzz_target;
@@ -13,6 +14,8 @@ fuzz_target!(|case: Case| {
         buffer: buffer(&case),
         flows: flows(&case),
         aqm: aqm(&case),
+        ack_filter: case.config[7] & 1 != 0,
+        fair: Fair::ALL[usize::from(case.config[6]) % Fair::ALL.len()],
     };
     harness::run(Pfq::new(config).expect("every choice above is in range"), case.ops);
 });

@@ -1,10 +1,10 @@
 //! `evenkeel shape`: fair queues before and behind a slow line, in one command.
 
-use evenkeel_config::Attach;
 use evenkeel_config::RouterConfig;
 use evenkeel_config::tables::short_queues;
 use evenkeel_core::BitRate;
 use evenkeel_core::link::{FramingConfig, LinkConfig, Overhead};
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_router::Disciplines;
 
@@ -62,8 +62,7 @@ fn router_toml(args: &ShapeArgs) -> String {
         text += &format!("[[port]]\nname = {name}\ninterface = {name}\nattach = \"inline\"\n\n");
     }
     // Hosts send up the line, and it brings down what they receive.
-    let (sent, received) =
-        (short_queues(Some(Attach::InlineWire)), short_queues(Some(Attach::InlineKernel)));
+    let (sent, received) = (short_queues(Fair::SourceFlow), short_queues(Fair::DestinationFlow));
     let (leaves, arrives) = match inside {
         false => ((args.up, sent), (args.down, received)),
         true => ((args.down, received), (args.up, sent)),
@@ -139,7 +138,6 @@ mod tests {
     use clap::Parser as _;
     use evenkeel_config::{LinkConfig, LinkControl};
     use evenkeel_core::schedule::DisciplineConfig;
-    use evenkeel_core::schedule::pdrr::Fair;
 
     fn parsed(arguments: &str) -> Result<ShapeArgs, String> {
         let all = ["evenkeel", "shape"].into_iter().chain(arguments.split(' '));

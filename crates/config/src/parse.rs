@@ -16,10 +16,11 @@ use crate::model::{
 };
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
 use crate::subscribers::{GivenList, SubscriberTree, plant, trees_of};
-use crate::tables::{self, short_queues};
+use crate::tables::{self, short_queues, who_shares};
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::schedule::fifo::FifoConfig;
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::settings::quantity::size_text;
 use evenkeel_core::settings::{Name, SettingError};
 use evenkeel_settings::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -339,11 +340,15 @@ fn links_of(
     let class_names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let mut unique = Unique::new("a link of port");
     let mut by_port = HashMap::new();
+    let workers = file.table("router").and_then(|router| router.integer("workers"));
+    let several = workers.is_some_and(|workers| workers > 1);
     for fields in file.tables("link") {
         unique.check(reader, fields, "port");
         let named = fields.text("port");
         let port = named.and_then(|name| ports.iter().find(|port| port.name == name));
-        let link = link_of(reader, fields, &class_names, port.map(PortConfig::attach));
+        let by_flow = several || fields.given("admission");
+        let fair = who_shares(port.map(PortConfig::attach), by_flow);
+        let link = link_of(reader, fields, &class_names, fair);
         let Some(port) = fields.text("port") else { continue };
         if !port_names.contains(&port) {
             let message = format!("no port {port:?}; {}", suggest(port, &port_names));
@@ -373,20 +378,20 @@ fn unpaced(port: &str) -> Option<LinkConfig> {
     let text = format!("port = {}", toml::Value::from(port));
     let (table, mut reader) = parse_toml(&text, "");
     let fields = reader.table(&tables::LINK, &table, 0..0, "");
-    link_of(&mut reader, &fields, &[], None)
+    link_of(&mut reader, &fields, &[], Fair::Flow)
 }
 
 fn link_of(
     reader: &mut Reader,
     fields: &Fields,
     classes: &[&str],
-    attach: Option<Attach>,
+    fair: Fair,
 ) -> Option<LinkConfig> {
     let core: Link = settings_of(reader, fields, classes)?;
     let discipline = match fields.table("discipline") {
         Some(table) => from_fields(reader, table, classes)?,
         // Where packets wait for a line they wait in short queues. Elsewhere none waits for long.
-        None if core.slowest().is_some() => parse_discipline(short_queues(attach), classes).ok()?,
+        None if core.slowest().is_some() => parse_discipline(short_queues(fair), classes).ok()?,
         None => DisciplineConfig::Fifo(FifoConfig::default()),
     };
     let admission = match fields.table("admission") {

@@ -2,6 +2,7 @@
 //! these tables.
 
 use evenkeel_core::link::LinkConfig as Link;
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::{DisciplineConfig, LinuxConfig};
 
 use crate::attach::Attach;
@@ -136,14 +137,27 @@ macro_rules! short_queues {
     };
 }
 
-/// The discipline of a link that has a rate or a shaper, and names none. Where the link knows on
-/// which side the hosts are, they share it, and within each its flows.
+/// The discipline of a link that has a rate or a shaper, and names none, where these share it.
 #[must_use]
-pub const fn short_queues(attach: Option<Attach>) -> &'static str {
+pub const fn short_queues(fair: Fair) -> &'static str {
+    match fair {
+        Fair::SourceFlow => short_queues!(", fair = \"source-flow\""),
+        Fair::DestinationFlow => short_queues!(", fair = \"destination-flow\""),
+        Fair::HostFlow => short_queues!(", fair = \"host-flow\""),
+        Fair::Flow | Fair::Source | Fair::Destination => short_queues!(""),
+    }
+}
+
+/// Who shares a link that does not say: hosts, and within each its flows. Where the link knows on
+/// which side its hosts are, those. Where several workers share it, or flows are admitted, it is
+/// flows: a flow has one worker, and admission asks what a flow gets.
+#[must_use]
+pub const fn who_shares(attach: Option<Attach>, by_flow: bool) -> Fair {
     match attach {
-        Some(Attach::InlineWire) => short_queues!(", fair = \"source-flow\""),
-        Some(Attach::InlineKernel) => short_queues!(", fair = \"destination-flow\""),
-        Some(Attach::Route | Attach::RouteKernel | Attach::Bridge) | None => short_queues!(""),
+        Some(Attach::InlineWire) => Fair::SourceFlow,
+        Some(Attach::InlineKernel) => Fair::DestinationFlow,
+        Some(Attach::Route | Attach::RouteKernel | Attach::Bridge) | None if by_flow => Fair::Flow,
+        Some(Attach::Route | Attach::RouteKernel | Attach::Bridge) | None => Fair::HostFlow,
     }
 }
 
@@ -166,9 +180,10 @@ pub static LINK: Section = Section {
             Kind::Variants(DISCIPLINES),
             concat!(
                 "`",
-                short_queues!(""),
-                "` with a rate or a shaper, and where the port is inline `fair` by the hosts \
-                 behind it and their flows; else `{ kind = \"fifo\" }`"
+                short_queues!(", fair = \"host-flow\""),
+                "` with a rate or a shaper: where the port is inline, `fair` by the hosts behind \
+                 it and their flows; with several workers, or `admission`, by flow; without either \
+                 `{ kind = \"fifo\" }`"
             ),
             "Which packet goes next, and which is dropped.",
         ),

@@ -220,6 +220,30 @@ impl Ecn {
     }
 }
 
+/// What a segment of TCP acknowledges.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ack {
+    /// The sequence number up to which everything was received (RFC 9293, 3.1).
+    pub number: u32,
+    /// What it says of congestion: the flags AE, CWR and ECE, in the order of the header (RFC 3168,
+    /// AccECN).
+    pub flags: u8,
+    /// It does nothing but acknowledge: it has no data, no other flag, and no option but a time
+    /// stamp.
+    pub is_bare: bool,
+}
+
+impl Ack {
+    /// Whether its sender has said with it all that `older`, of the same connection, says: then
+    /// that need not arrive.
+    #[must_use]
+    #[inline]
+    pub const fn covers(self, older: Self) -> bool {
+        let ahead = self.number.wrapping_sub(older.number) as i32;
+        older.is_bare && self.flags == older.flags && ahead > 0
+    }
+}
+
 /// A packet as the disciplines see it.
 pub trait Packet {
     /// Length of the IP packet, header included: what disciplines count, unless they say otherwise.
@@ -262,6 +286,12 @@ pub trait Packet {
     #[inline]
     fn ecn(&self) -> Ecn {
         Ecn::NotCapable
+    }
+    /// What it acknowledges, where it is TCP and a discipline that
+    /// [asks](crate::Scheduler::reads_acks) has it.
+    #[inline]
+    fn ack(&self) -> Option<Ack> {
+        None
     }
     /// Marks it: congestion experienced. Only packets whose [`ecn`](Self::ecn)
     /// [listens](Ecn::listens) are marked.

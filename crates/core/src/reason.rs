@@ -97,6 +97,9 @@ reasons! {
     StandingQueue => "standing_queue",
     /// Its flow fills the buffer and answers to neither drops nor marks (BLUE).
     Unresponsive => "unresponsive",
+    /// A later acknowledgement of its connection, which waits in the same queue, says all that it
+    /// said (ACK filter).
+    SuperfluousAck => "superfluous_ack",
     /// Its flow has used its fair share of the core's cycles (FairDrop).
     FairdropCpu => "fairdrop_cpu",
     /// Its flow has used its fair share of the outgoing link's bits (FairDrop).

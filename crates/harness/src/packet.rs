@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use evenkeel_core::packet::Ack;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 
 /// A packet that is known by its number.
@@ -54,6 +55,11 @@ impl Packet for TestPacket {
     }
     fn arrival(&self) -> Nanos {
         self.arrival
+    }
+    /// What is short only acknowledges: its number.
+    fn ack(&self) -> Option<Ack> {
+        let (number, is_bare) = (self.id as u32, self.length < 200);
+        Some(Ack { number, flags: 0, is_bare })
     }
     /// In a tree classes are subscribers.
     fn subscriber(&self) -> u32 {

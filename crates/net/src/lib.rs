@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod acks;
 pub mod below;
 mod blocks;
 pub mod checksum;

@@ -7,6 +7,7 @@ use evenkeel_config::{
 use evenkeel_core::class_map::DscpSet;
 use evenkeel_core::link::{LinkConfig, Refill, RingConfig};
 use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
 use evenkeel_core::settings::{self, PerClass};
@@ -64,6 +65,7 @@ fn a_line_with_a_rate_and_nothing_else_has_short_queues() {
     for rate in ["rate = \"20Mbit/s\"", shaper] {
         let DisciplineConfig::Pdrr(pdrr) = link(rate) else { panic!("{:?}", link(rate)) };
         assert!(pdrr.aqm.is_on());
+        assert_eq!(pdrr.fair, Fair::HostFlow);
         assert_eq!(pdrr.buffer.max_delay, Some(Nanos::from_millis(50)));
         // What is said counts, and nothing is added to it.
         let said = link(&format!("{rate}\ndiscipline = {{ kind = \"pdrr\" }}"));
@@ -73,6 +75,25 @@ fn a_line_with_a_rate_and_nothing_else_has_short_queues() {
     }
     // Nothing waits for a line that is not known.
     assert_eq!((of("").name(), link("").name()), ("fifo", "fifo"));
+}
+
+/// Who shares a link that names no discipline, by what else the file says.
+#[test]
+fn hosts_share_a_line_that_names_nobody_where_that_can_be() {
+    let fair = |port: &str, rest: &str| {
+        let ports = format!("[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n{port}\n");
+        let link = "[[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\n";
+        let config = parse(&format!("{ports}{link}{rest}"));
+        let DisciplineConfig::Pdrr(pdrr) = config.link("wan").unwrap().discipline else { panic!() };
+        pdrr.fair
+    };
+    let inline = "attach = \"inline\"";
+    let two = "[router]\nworkers = 2\n";
+    assert_eq!(fair("", "[router]\nworkers = 1\n"), Fair::HostFlow);
+    assert_eq!(fair("", two), Fair::Flow);
+    assert_eq!(fair("", "admission = {}\n"), Fair::Flow);
+    assert_eq!(fair(inline, ""), Fair::SourceFlow);
+    assert_eq!(fair(inline, two), Fair::SourceFlow);
 }
 
 #[test]

@@ -408,6 +408,9 @@ macro_rules! disciplines {
             fn prefetch_bucket(&self, hash: u64) {
                 each_arm!($arms, self, s => s.prefetch_bucket(hash));
             }
+            fn reads_acks(&self) -> bool {
+                each_arm!($arms, self, s => s.reads_acks())
+            }
             fn name(&self) -> &'static str {
                 each_arm!($arms, self, s => s.name())
             }

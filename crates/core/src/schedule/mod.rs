@@ -6,6 +6,7 @@ use crate::reason::Reason;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Nanos};
 
+mod ack_filter;
 pub mod afan;
 pub mod any;
 pub mod buffer;
@@ -16,6 +17,7 @@ pub mod fifo;
 mod flow_buckets;
 pub(crate) mod flow_list;
 pub mod fq_codel;
+pub mod hosts;
 pub mod lct;
 mod longest;
 pub mod pdrr;
@@ -232,6 +234,11 @@ pub trait Scheduler<P: Packet> {
     /// How many places there are for nodes; none but in a tree.
     fn node_places(&self) -> u32 {
         0
+    }
+
+    /// Whether it asks packets what they [acknowledge](Packet::ack).
+    fn reads_acks(&self) -> bool {
+        false
     }
 
     /// Reads ahead where the search for the flow of this hash begins: the first of two steps.

@@ -62,6 +62,7 @@ use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
 use super::flow_list::{FlowList, Ring};
+use super::hosts::Fair;
 use super::longest::Longest;
 use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
@@ -72,9 +73,9 @@ use crate::audit::Promise;
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
+use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Nanos};
-use crate::{settings, words};
 use flow::Flow;
 use hosts::Hosts;
 
@@ -88,34 +89,6 @@ pub const SPREAD_QUANTA: u64 = 2;
 /// Valid times that an empty flow stays active.
 pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
 
-words! {
-    /// Who gets the same.
-    pub enum Fair {
-        /// Each flow.
-        #[default]
-        Flow = "flow",
-        /// Each host that sends, all its flows in one queue.
-        Source = "source",
-        /// Each host that receives, all its flows in one queue.
-        Destination = "destination",
-        /// Each host that sends, and within it each of its flows.
-        SourceFlow = "source-flow",
-        /// Each host that receives, and within it each of its flows.
-        DestinationFlow = "destination-flow",
-    }
-}
-
-impl Fair {
-    /// Whether a host's flows have queues of their own.
-    const fn is_nested(self) -> bool {
-        matches!(self, Self::SourceFlow | Self::DestinationFlow)
-    }
-
-    const fn is_source(self) -> bool {
-        matches!(self, Self::Source | Self::SourceFlow)
-    }
-}
-
 settings! {
     /// Priority deficit round robin: as PFQ in constant time. See docs/cross-protect.md.
     #[derive(Copy, Eq)]
@@ -123,6 +96,9 @@ settings! {
         /// Q: bytes that a flow may send in a round, and put in with priority since it became
         /// active: at least the MTU.
         live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
+        /// Whether acknowledgements that wait go when later ones of their connection say the same:
+        /// for lines that carry far less this way than the other.
+        live ack_filter: bool = false;
         /// How long a flow whose queue is empty stays elastic, so that it does not change its class
         /// with every gap. 0: not at all, as published.
         live afl_linger: Nanos = Nanos::ZERO, in AFL_LINGER_RANGE;
@@ -148,8 +124,8 @@ impl Discipline for PdrrConfig {
 
     fn memory(&self, packet: u64) -> u64 {
         // A host takes as much as a flow.
-        let each = if self.fair.is_nested() { 2 } else { 1 };
-        memory_of_flows(self.flows.most() * each, self.buffer.places(), packet)
+        let flows = self.flows.most();
+        memory_of_flows(flows + self.fair.hosts(flows), self.buffer.places(), packet)
     }
 
     /// Flows of hosts that share by host are not equal.
@@ -170,10 +146,12 @@ impl Discipline for PdrrConfig {
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        (self.fair != Fair::Flow)
-            .then_some(("fair by hosts", "the flows of a host meet several workers"))
+        self.fair.for_one_worker()
     }
 }
+
+/// The fictitious flow among those that take turns.
+const FICTITIOUS: u32 = NIL;
 
 /// So many turns ahead of the present one the state of a flow is read ahead, so many the first
 /// packet of its FIFO, and so many the second: each takes about as long as two or three packets, so
@@ -197,8 +175,7 @@ pub struct Pdrr<P> {
     priority: Queue,
     /// Those in use are the active ones.
     flows: FlowList<Flow>,
-    /// AFL, in the order of turns. The fictitious flow is one of them: the number after the last
-    /// flow's.
+    /// AFL, in the order of turns. The fictitious flow is one of them.
     turns: Ring,
     longest: Longest,
     /// Who takes turns instead of flows.
@@ -230,8 +207,9 @@ impl<P: Packet> Pdrr<P> {
     /// [`SettingError::OutOfRange`] if a number is out of range.
     pub fn new(config: PdrrConfig) -> Result<Self, SettingError> {
         config.check()?;
-        let mut turns = Ring::new(config.flows.most() + 1);
-        turns.push(config.flows.most());
+        let most = config.flows.most();
+        let mut turns = Ring::new(most.max(config.fair.hosts(most)) + 1);
+        turns.push(FICTITIOUS);
         Ok(Self {
             rate: None,
             room: config.buffer.at(None),
@@ -244,11 +222,7 @@ impl<P: Packet> Pdrr<P> {
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             turns,
             longest: Longest::new(config.flows.most()),
-            hosts: config
-                .fair
-                .is_nested()
-                .then(|| Hosts::new(config.flows.most(), config.flows.seed))
-                .transpose()?,
+            hosts: Hosts::new(&config)?,
             current: None,
             elastic: Backlog::default(),
             busy: 0,
@@ -329,7 +303,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 self.flows.begin(id);
                 let member = match &mut self.hosts {
                     None => Some(id),
-                    Some(hosts) => hosts.begin(id, &packet, self.config.fair),
+                    Some(hosts) => hosts.begin(id, &packet),
                 };
                 self.turns.extend(member.map(EntryId::link));
             }
@@ -364,8 +338,11 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
                 self.elastic.packets += 1;
                 self.elastic.bytes += length;
+                if self.config.ack_filter && !waits {
+                    self.filter(now, id, dropped);
+                }
                 if waits && let Some(hosts) = &mut self.hosts {
-                    hosts.waits(id, true);
+                    self.turns.extend(hosts.fills(id).map(EntryId::link));
                     self.look_ahead();
                 }
             } else {
@@ -492,11 +469,11 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         } else {
             self.turns.extend(self.current.take().map(EntryId::link));
             while let Some(member) = self.turns.pop() {
-                if member != self.fictitious() {
+                if member != FICTITIOUS {
                     give(self, EntryId::from_link(member));
                 }
             }
-            self.turns.push(self.fictitious());
+            self.turns.push(FICTITIOUS);
         }
         (self.elastic, self.busy) = (Backlog::default(), 0);
     }
@@ -536,6 +513,10 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);
+    }
+
+    fn reads_acks(&self) -> bool {
+        self.config.ack_filter
     }
 
     fn name(&self) -> &'static str {

@@ -58,16 +58,22 @@
 //! come; a flow whose tag is no more than vt then is not listed any more. What counts as taken in
 //! with priority, bytes(f) and pb, stays as published.
 //!
+//! **Hosts** (`fair`). Where hosts share and within each its flows, a flow's packet moves its tag on
+//! by as many lengths as flows of the busier of its two hosts have elastic packets waiting: start-time
+//! fair queueing with the weights of CAKE's host isolation. An elastic packet does so when it is
+//! sent, so that stamps within a queue stay without gaps; one with priority when it comes.
+//!
 //! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the
 //! longest backlog, to a thirty-second; a packet in front of P may be dropped, too. A flow that is
 //! not listed any more keeps its place in the list until virtual time has passed its bucket, and
 //! one that still is, but of which nothing waits, may lose it a little before where the list is
 //! full.
 //!
-//! Not implemented: weights; the patents' delayed unlisting.
+//! Not implemented: weights of flows; the patents' delayed unlisting.
 
 mod drops;
 mod flow;
+mod order;
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -75,15 +81,15 @@ use core::ops::RangeInclusive;
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
 use super::calendar::{Calendar, GRAIN};
 use super::flow_list::FlowList;
+use super::hosts::{Fair, Hosts};
 use super::longest::Longest;
 use super::shared_flows::{ByFlow, Elsewhere};
-use super::slab::{NIL, Queue, Slab, Unlinked, counted};
+use super::slab::{NIL, Queue, Slab, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::Codel;
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::audit::Promise;
-use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
@@ -107,6 +113,12 @@ settings! {
         /// Bytes that a flow may put in with priority since it was listed: the MTU. Looked at
         /// before a packet is added.
         live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
+        /// Whether acknowledgements that wait go when later ones of their connection say the same:
+        /// for lines that carry far less this way than the other.
+        live ack_filter: bool = false;
+        /// Who gets the same: flows, hosts, or hosts and within each its flows. With hosts the fair
+        /// rate is that of a host, and of several workers the first one has the link.
+        fixed fair: Fair = Fair::Flow;
     }
     parts {
         /// Most that waits, and which packet goes when that is full.
@@ -127,10 +139,15 @@ impl Discipline for PfqConfig {
     fn memory(&self, packet: u64) -> u64 {
         let flows = self.flows.most();
         let aqm = u64::from(flows) * size_of::<Codel>() as u64;
-        memory_of_flows(flows, self.buffer.places(), packet) + aqm
+        // A host takes as much as a flow.
+        memory_of_flows(flows + self.fair.hosts(flows), self.buffer.places(), packet) + aqm
     }
 
+    /// Flows of hosts that share by host are not equal.
     fn promise(&self) -> Promise {
+        if self.fair != Fair::Flow {
+            return Promise::WorkConserving;
+        }
         let spread = Bytes(self.quantum.0 * SPREAD_QUANTA + 2 * GRAIN);
         Promise::Flows { spread, places: self.flows.most() }
     }
@@ -141,6 +158,10 @@ impl Discipline for PfqConfig {
 
     fn seed(&mut self, seed: u64) {
         self.flows.seed = seed;
+    }
+
+    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+        self.fair.for_one_worker()
     }
 }
 
@@ -168,6 +189,8 @@ pub struct Pfq<P> {
     /// The listed flows.
     service: Calendar,
     longest: Longest,
+    /// Whose flows they are, where hosts share.
+    hosts: Option<Hosts<()>>,
     /// vt.
     virtual_time: u64,
     total: Backlog,
@@ -205,6 +228,7 @@ impl<P: Packet> Pfq<P> {
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             service: Calendar::new(config.flows.most()),
             longest: Longest::new(config.flows.most()),
+            hosts: Hosts::new(config.fair, config.flows.most(), config.flows.seed, ())?,
             virtual_time: 0,
             total: Backlog::default(),
             busy: 0,
@@ -235,168 +259,6 @@ impl<P: Packet> Pfq<P> {
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
-
-    /// The flow whose elastic packet goes next, which comes first in the calendar then. `None`:
-    /// there is none.
-    fn next_flow(&mut self) -> Option<EntryId> {
-        while self.busy > 0 {
-            let member = self.service.first()?;
-            let id = EntryId::from_link(member);
-            let flow = self.flows.get(id);
-            let due = self.service.is_due(flow.start());
-            if due && !flow.fifo.is_empty() {
-                return Some(id);
-            }
-            self.service.pop();
-            if due {
-                end(&mut self.flows, &mut self.longest, member);
-            } else {
-                let key = flow.key();
-                self.service.push(self.virtual_time, key, member);
-            }
-        }
-        None
-    }
-
-    /// The flow that [`next_flow`](Self::next_flow) finds, without moving anyone.
-    fn peek_flow(&self) -> Option<&Flow> {
-        let mut moved: Option<(u64, &Flow)> = None;
-        for (end, member) in self.service.iter() {
-            if moved.is_some_and(|(key, _)| key + GRAIN < end) {
-                break;
-            }
-            let flow = self.flows.get(EntryId::from_link(member));
-            match flow.start() {
-                _ if flow.fifo.is_empty() => {}
-                key if key < end => return Some(flow),
-                // It will stand behind those that are in its bucket.
-                key if moved.is_none_or(|(first, _)| key / GRAIN < first / GRAIN) => {
-                    moved = Some((key, flow));
-                }
-                _ => {}
-            }
-        }
-        moved.map(|(_, flow)| flow)
-    }
-
-    /// The first priority packet, to be sent. Its stamp is the virtual time: that does not move
-    /// while one waits.
-    fn serve_priority(&mut self) -> Option<P> {
-        let Unlinked { at, length, meta } = self.slab.unlink(&mut self.priority)?;
-        self.gone(length, meta);
-        self.slab.release(at)
-    }
-
-    /// The first elastic packet of the flow that comes first, to be sent. Virtual time is its
-    /// stamp, if it is not later.
-    fn serve_elastic(&mut self, id: EntryId) -> Option<P> {
-        self.read_ahead();
-        let flow = self.flows.get_mut(id);
-        self.virtual_time = self.virtual_time.max(flow.start());
-        let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
-        self.busy -= usize::from(flow.fifo.is_empty());
-        let key = flow.key();
-        self.service.pop();
-        self.service.push(self.virtual_time, key, id.link());
-        self.total.packets -= 1;
-        self.total.bytes -= length;
-        self.slab.release(at)
-    }
-
-    /// A packet has been taken out of the priority queue.
-    #[inline]
-    fn gone(&mut self, length: Bytes, tag: Tag) {
-        self.total.packets -= 1;
-        self.total.bytes -= length;
-        let Tag { flow, prev, next } = tag;
-        if flow == NIL {
-            return;
-        }
-        let flow = self.flows.get_mut(EntryId::from_link(flow));
-        flow.urgent -= length.0 as u32;
-        match self.slab.meta_mut(prev) {
-            Some(before) => before.next = next,
-            None => flow.first = next,
-        }
-        match self.slab.meta_mut(next) {
-            Some(behind) => behind.prev = prev,
-            None => flow.last = prev,
-        }
-    }
-
-    /// Reads ahead what the next services will read.
-    #[inline]
-    fn read_ahead(&self) {
-        if !self.flows.is_long() {
-            return;
-        }
-        self.flows.prefetch_state(self.service.ahead(AHEAD[0]));
-        if let Some(flow) = self.flows.guess(self.service.ahead(AHEAD[1])) {
-            self.slab.prefetch(flow.fifo.head());
-        }
-        if let Some(flow) = self.flows.guess(self.service.ahead(AHEAD[2])) {
-            self.slab.prefetch_packet(flow.fifo.head());
-        }
-    }
-
-    /// Nothing waits any more: no flow is listed.
-    fn purge(&mut self) {
-        self.purges = self.purges.wrapping_add(1);
-        while let Some(flow) = self.service.pop() {
-            end(&mut self.flows, &mut self.longest, flow);
-        }
-    }
-
-    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits,
-    /// so virtual time is theirs.
-    fn pass(&mut self, bytes: Bytes) {
-        if self.busy > 0 {
-            return;
-        }
-        self.passed += bytes.0;
-        // It does not move while a priority packet waits.
-        if self.priority.is_empty() {
-            self.virtual_time += core::mem::take(&mut self.passed);
-            let Self { flows, longest, service, .. } = self;
-            service.pop_before(self.virtual_time, |flow| end(flows, longest, flow));
-        }
-    }
-
-    /// Whether others use the link, so that it is not idle when nothing waits here.
-    fn set_crowded(&mut self, crowded: bool) {
-        self.crowded = crowded;
-        if !crowded && self.total.packets == 0 && self.flows.len() > 0 {
-            self.purge();
-        }
-    }
-
-    /// The flow of a packet. `None` if the list is full.
-    #[inline]
-    fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = (packet.flow_hash(), packet.packed_flow());
-        match self.flows.find(hash, &key) {
-            Some(id) => Some(id),
-            None => self.know(hash, key),
-        }
-    }
-
-    /// A place for a flow that has none.
-    #[inline(never)]
-    fn know(&mut self, hash: u64, key: PackedFlow) -> Option<EntryId> {
-        let longest = &mut self.longest;
-        let forget = |old: EntryId, flow: &mut Flow| longest.forget(old.link(), &mut flow.place);
-        let id = self.flows.insert(hash, key, Flow::NEW, forget)?;
-        self.aqm[id.index()] = Codel::NEW;
-        Some(id)
-    }
-}
-
-/// A flow does not stand in the calendar any more. Nothing of it waits: where it is among the
-/// longest does not depend on what it had before.
-fn end(flows: &mut FlowList<Flow>, longest: &mut Longest, flow: u32) {
-    let id = EntryId::from_link(flow);
-    longest.forget(flow, &mut flows.get_mut(id).place);
-    flows.end(id);
 }
 
 impl<P: Packet> ByFlow<P> for Pfq<P> {
@@ -442,6 +304,10 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         };
         let member = id.link();
         let begins = !self.flows.in_use(id);
+        if begins && let Some(hosts) = &mut self.hosts {
+            hosts.begin(id, &packet);
+        }
+        let siblings = self.siblings(id);
         let flow = self.flows.get_mut(id);
         let listed = flow.is_listed(self.virtual_time, self.purges);
         if !listed {
@@ -457,6 +323,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
             flow.offered = flow.offered.saturating_add(u16::try_from(counted).unwrap_or(u16::MAX));
             flow.urgent = flow.urgent.saturating_add(counted);
             self.priority_bytes += length;
+            flow.finish += length.0 * (siblings - 1);
             let prev = flow.last;
             let tag = Tag { flow: member, prev, next: NIL };
             let at = self.slab.push(&mut self.priority, packet, tag);
@@ -467,14 +334,23 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
             flow.last = at;
         } else {
             flow.elastic = true;
-            self.busy += usize::from(flow.fifo.is_empty());
+            if flow.fifo.is_empty() {
+                self.busy += 1;
+                if let Some(hosts) = &mut self.hosts {
+                    hosts.waits(id, true);
+                }
+            }
             let tag = Tag { flow: member, prev: NIL, next: NIL };
             self.slab.push(&mut flow.fifo, packet, tag);
+            if self.config.ack_filter {
+                self.filter(id, dropped);
+            }
         }
+        let flow = self.flows.get_mut(id);
         let backlog = flow.backlog();
         self.longest.grown(member, &mut flow.place, backlog);
         if begins {
-            let key = flow.key();
+            let key = self.flows.get(id).key();
             self.flows.begin(id);
             self.service.push(self.virtual_time, key, member);
         }
@@ -591,6 +467,10 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
 
     fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);
+    }
+
+    fn reads_acks(&self) -> bool {
+        self.config.ack_filter
     }
 
     fn name(&self) -> &'static str {

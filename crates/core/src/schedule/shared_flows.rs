@@ -281,6 +281,10 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         self.queues.prefetch(hash);
     }
 
+    fn reads_acks(&self) -> bool {
+        self.queues.reads_acks()
+    }
+
     fn name(&self) -> &'static str {
         self.queues.name()
     }

@@ -202,6 +202,11 @@ impl<P: Packet, M: Copy> Slab<P, M> {
         self.nodes.get(at as usize)?.packet.as_ref()
     }
 
+    /// The node before one that is not the first of its queue.
+    pub(super) fn before(&self, at: u32) -> u32 {
+        self.nodes[at as usize].prev
+    }
+
     /// What is kept with the packet of a node, to change.
     pub(super) fn meta_mut(&mut self, at: u32) -> Option<&mut M> {
         self.nodes.get_mut(at as usize).map(|node| &mut node.meta)

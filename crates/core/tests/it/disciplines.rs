@@ -10,8 +10,9 @@ use evenkeel_core::schedule::codel::{Codel, CodelConfig};
 use evenkeel_core::schedule::drr::{Drr, DrrConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::fq_codel::{FqCodel, FqCodelConfig};
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::lct::{self, Lct, LctConfig, MultiBacklog};
-use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::qfq::{Qfq, QfqConfig};
@@ -101,10 +102,11 @@ fn elastic_aqms() -> impl Strategy<Value = ElasticAqm> {
 }
 
 fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
-    (0u64..4_000, buffers(), known_flows(), elastic_aqms()).prop_map(
-        |(quantum, buffer, flows, aqm)| {
+    let fair = prop::sample::select(Fair::ALL);
+    (0u64..4_000, buffers(), known_flows(), elastic_aqms(), fair, any::<bool>()).prop_map(
+        |(quantum, buffer, flows, aqm, fair, ack_filter)| {
             let quantum = Bytes(quantum);
-            PfqConfig { quantum, buffer, flows, aqm }
+            PfqConfig { quantum, buffer, flows, aqm, fair, ack_filter }
         },
     )
 }
@@ -112,10 +114,10 @@ fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
 fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
     let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
     let fair = prop::sample::select(Fair::ALL);
-    (256u64..4_000, buffers(), known_flows(), linger, elastic_aqms(), fair).prop_map(
-        |(quantum, buffer, flows, linger, aqm, fair)| {
+    (256u64..4_000, buffers(), known_flows(), linger, elastic_aqms(), fair, any::<bool>()).prop_map(
+        |(quantum, buffer, flows, linger, aqm, fair, ack_filter)| {
             let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
-            PdrrConfig { quantum, buffer, flows, afl_linger, aqm, fair }
+            PdrrConfig { quantum, buffer, flows, afl_linger, aqm, fair, ack_filter }
         },
     )
 }

@@ -1,4 +1,4 @@
-//! PDRR by hosts: a host gets what another gets, however many flows it has, and within it each flow
+//! PDRR and PFQ by hosts: a host gets what another gets, however many flows it has, and within it each flow
 //! what its siblings get.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,14 +7,32 @@ use crate::common::TestPacket;
 use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::buffer::Buffer;
-use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
+use evenkeel_core::schedule::hosts::Fair;
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{BitRate, FlowKey, Nanos, Packet, Scheduler};
 
+/// Where the other ends of the flows are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Peers {
+    /// All flows go to one.
+    One,
+    /// Each flow goes to its own.
+    Many,
+    /// Each flow comes from its own.
+    Sources,
+}
+
 /// Flow `flow` of the host 10.0.0.`host`.
-fn packet(host: u8, flow: u16, length: u32, now: Nanos) -> TestPacket {
+fn packet(peers: Peers, host: u8, flow: u16, length: u32, now: Nanos) -> TestPacket {
+    let peer = if peers == Peers::One { 1 } else { flow };
+    let [high, low] = peer.to_be_bytes();
+    let ends = [Ipv4Addr::new(10, 0, 0, host), Ipv4Addr::new(10, 1 + host, high, low)];
+    let [own, peer] = ends.map(IpAddr::V4);
+    let (source, destination) = if peers == Peers::Sources { (peer, own) } else { (own, peer) };
     let flow = FlowKey {
-        source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)),
-        destination: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)),
+        source,
+        destination,
         protocol: 6,
         source_port: flow,
         destination_port: 80,
@@ -23,38 +41,63 @@ fn packet(host: u8, flow: u16, length: u32, now: Nanos) -> TestPacket {
     TestPacket { arrival: now, flow, ..TestPacket::new(0, 0, length) }
 }
 
-fn pdrr(fair: Fair, aqm: ElasticAqm) -> Pdrr<TestPacket> {
-    let config = PdrrConfig { fair, aqm, buffer: Buffer::packets(400), ..PdrrConfig::default() };
-    let mut pdrr = Pdrr::new(config).unwrap();
-    pdrr.set_rate(Some(BitRate::from_mbps(20)));
-    pdrr
+/// The host that a packet is of.
+fn host_of(peers: Peers, packet: &TestPacket) -> u8 {
+    let FlowKey { source, destination, .. } = packet.flow;
+    let own = if peers == Peers::Sources { destination } else { source };
+    let IpAddr::V4(own) = own else { panic!() };
+    own.octets()[3]
 }
+
+/// A discipline with this rule, at 20 Mbit/s.
+type Build = fn(Fair, ElasticAqm) -> Box<dyn Scheduler<TestPacket>>;
+
+fn pdrr(fair: Fair, aqm: ElasticAqm) -> Box<dyn Scheduler<TestPacket>> {
+    let config = PdrrConfig { fair, aqm, buffer: Buffer::packets(400), ..PdrrConfig::default() };
+    at_20_mbps(Pdrr::new(config).unwrap())
+}
+
+fn pfq(fair: Fair, aqm: ElasticAqm) -> Box<dyn Scheduler<TestPacket>> {
+    let config = PfqConfig { fair, aqm, buffer: Buffer::packets(400), ..PfqConfig::default() };
+    at_20_mbps(Pfq::new(config).unwrap())
+}
+
+fn at_20_mbps(mut queues: impl Scheduler<TestPacket> + 'static) -> Box<dyn Scheduler<TestPacket>> {
+    queues.set_rate(Some(BitRate::from_mbps(20)));
+    Box::new(queues)
+}
+
+const BOTH: [(&str, Build); 2] = [("pdrr", pdrr), ("pfq", pfq)];
 
 /// A flow that always has packets: host, flow, their length.
 type Greedy = (u8, u16, u32);
 
 /// What each flow was sent, with as many as eight packets of each that wait at 20 Mbit/s.
-fn shares(mut pdrr: Pdrr<TestPacket>, flows: &[Greedy], sent: u32) -> Vec<f64> {
+fn shares(
+    mut queues: Box<dyn Scheduler<TestPacket>>,
+    peers: Peers,
+    flows: &[Greedy],
+    sent: u32,
+) -> Vec<f64> {
     let (mut bytes, mut waits) = (vec![0.0; flows.len()], vec![0; flows.len()]);
     let mut now = Nanos::from_secs(1);
     let find = |p: &TestPacket| {
-        let IpAddr::V4(host) = p.flow.source else { panic!() };
-        let flow = |f: &Greedy| (f.0, f.1) == (host.octets()[3], p.flow.source_port);
-        flows.iter().position(flow).unwrap()
+        let (host, flow) = (host_of(peers, p), p.flow.source_port);
+        flows.iter().position(|f| (f.0, f.1) == (host, flow)).unwrap()
     };
     for count in 0..sent {
         for (at, (host, flow, length)) in flows.iter().enumerate() {
             while waits[at] < 8 {
                 waits[at] += 1;
                 let mut lost = Vec::new();
-                let packet = packet(*host, *flow, *length, now);
-                let _ = pdrr.enqueue(now, packet, &mut |p, _| lost.push(p));
+                let packet = packet(peers, *host, *flow, *length, now);
+                let _ = queues.enqueue(now, packet, &mut |p, _| lost.push(p));
                 lost.iter().for_each(|p| waits[find(p)] -= 1);
             }
         }
         let mut lost = Vec::new();
-        let told = pdrr.peek_len(now);
-        let packet = pdrr.dequeue(now, &mut |p, _| lost.push(p)).unwrap();
+        let told = queues.peek_len(now);
+        let packet = queues.dequeue(now, &mut |p, _| lost.push(p)).unwrap();
         if lost.is_empty() {
             assert_eq!(told, Some(packet.ip_len()));
         }
@@ -76,35 +119,66 @@ fn flows() -> Vec<Greedy> {
 
 #[test]
 fn hosts_with_16_flows_and_with_one_share_alike_and_so_do_their_flows() {
-    for (fair, aqm) in [
-        (Fair::SourceFlow, ElasticAqm::default()),
-        (Fair::SourceFlow, ElasticAqm::cobalt()),
-        (Fair::Source, ElasticAqm::default()),
+    for (fair, aqm, peers) in [
+        (Fair::SourceFlow, ElasticAqm::default(), Peers::One),
+        (Fair::SourceFlow, ElasticAqm::cobalt(), Peers::Many),
+        (Fair::DestinationFlow, ElasticAqm::cobalt(), Peers::Sources),
+        (Fair::HostFlow, ElasticAqm::default(), Peers::Many),
+        (Fair::HostFlow, ElasticAqm::cobalt(), Peers::Sources),
+        (Fair::Source, ElasticAqm::default(), Peers::One),
+        (Fair::Destination, ElasticAqm::default(), Peers::Sources),
     ] {
-        let bytes = shares(pdrr(fair, aqm), &flows(), 40_000);
-        let hosts = [&bytes[..16], &bytes[16..17], &bytes[17..]].map(|own| own.iter().sum::<f64>());
-        let mean = hosts.iter().sum::<f64>() / 3.0;
-        for host in hosts {
-            assert!((host / mean - 1.0).abs() < 0.01, "{fair:?}: {hosts:?}");
-        }
-        if fair == Fair::SourceFlow {
+        for (name, build) in BOTH {
+            let case = format!("{name} {fair:?} {peers:?}");
+            let bytes = shares(build(fair, aqm), peers, &flows(), 40_000);
+            let hosts =
+                [&bytes[..16], &bytes[16..17], &bytes[17..]].map(|own| own.iter().sum::<f64>());
+            let mean = hosts.iter().sum::<f64>() / 3.0;
+            for host in hosts {
+                assert!((host / mean - 1.0).abs() < 0.01, "{case}: {hosts:?}");
+            }
+            if matches!(fair, Fair::Source | Fair::Destination) {
+                continue;
+            }
             for own in [&bytes[..16], &bytes[17..]] {
                 let mean = own.iter().sum::<f64>() / own.len() as f64;
-                assert!(own.iter().all(|x| (x / mean - 1.0).abs() < 0.02), "{fair:?}: {own:?}");
+                assert!(own.iter().all(|x| (x / mean - 1.0).abs() < 0.02), "{case}: {own:?}");
             }
         }
     }
 }
 
-/// By flow the first host has 16 of 19 parts, and by destination all are one.
+/// By flow the first host has 16 of 19 parts, and by the hosts that are many, each flow its own.
 #[test]
 fn by_flow_a_host_gets_as_much_as_it_has_flows() {
-    let bytes = shares(pdrr(Fair::Flow, ElasticAqm::default()), &flows(), 40_000);
-    let first: f64 = bytes[..16].iter().sum();
-    assert!((first / bytes.iter().sum::<f64>() - 16.0 / 19.0).abs() < 0.01, "{bytes:?}");
-    let bytes = shares(pdrr(Fair::DestinationFlow, ElasticAqm::default()), &flows(), 40_000);
-    let first: f64 = bytes[..16].iter().sum();
-    assert!((first / bytes.iter().sum::<f64>() - 16.0 / 19.0).abs() < 0.01, "{bytes:?}");
+    for (name, build) in BOTH {
+        for (fair, peers) in [
+            (Fair::Flow, Peers::One),
+            (Fair::DestinationFlow, Peers::Many),
+            (Fair::SourceFlow, Peers::Sources),
+        ] {
+            let bytes = shares(build(fair, ElasticAqm::default()), peers, &flows(), 40_000);
+            let first: f64 = bytes[..16].iter().sum();
+            let part = first / bytes.iter().sum::<f64>();
+            assert!((part - 16.0 / 19.0).abs() < 0.01, "{name} {fair:?}: {bytes:?}");
+        }
+    }
+}
+
+/// Whoever comes first: a flow that began before its host had others is counted with them, once
+/// there are.
+#[test]
+fn a_flow_goes_over_to_the_busier_of_its_hosts() {
+    for (name, build) in BOTH {
+        for last in 0..=16 {
+            let mut flows: Vec<Greedy> = (0..16).map(|flow| (1, 100 + flow, 1_500)).collect();
+            flows.insert(last, (2, 7, 1_500));
+            let queues = build(Fair::HostFlow, ElasticAqm::default());
+            let bytes = shares(queues, Peers::Sources, &flows, 8_000);
+            let part = bytes[last] / bytes.iter().sum::<f64>();
+            assert!((part - 0.5).abs() < 0.01, "{name} {last}: {bytes:?}");
+        }
+    }
 }
 
 /// Flows that send little have priority in both, and pay for it as a host: one that has very many
@@ -112,6 +186,7 @@ fn by_flow_a_host_gets_as_much_as_it_has_flows() {
 #[test]
 fn a_host_of_many_small_flows_pays_for_their_priority() {
     let mut pdrr = pdrr(Fair::SourceFlow, ElasticAqm::default());
+    let packet = |host, flow, length, now| packet(Peers::One, host, flow, length, now);
     let (mut sent, mut now) = ([0.0; 2], Nanos::from_secs(1));
     let mut first = 0;
     for round in 0..60_000u32 {
@@ -126,9 +201,9 @@ fn a_host_of_many_small_flows_pays_for_their_priority() {
         }
         for _ in 0..3 {
             if let Some(packet) = pdrr.dequeue(now, &mut |_, _| ()) {
-                let IpAddr::V4(host) = packet.flow.source else { panic!() };
                 if round > 10_000 {
-                    sent[usize::from(host.octets()[3]) - 1] += packet.wire_len().0 as f64;
+                    sent[usize::from(host_of(Peers::One, &packet)) - 1] +=
+                        packet.wire_len().0 as f64;
                 }
                 now += Nanos(packet.wire_len().0 * 400);
             }

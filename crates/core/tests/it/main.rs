@@ -1,5 +1,6 @@
 //! Tests of the public interface, in one program: it links once.
 
+mod ack_filter;
 mod admission_bursts;
 mod admission_limits;
 mod admission_links;

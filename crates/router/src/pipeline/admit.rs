@@ -63,6 +63,9 @@ impl Pipeline {
             slot.tx.push_back(queued.leave(&mut self.pool));
             return treated;
         }
+        if slot.link.scheduler().reads_acks() {
+            queued.note_ack(self.pool.bytes(&queued.frame));
+        }
         let (link, mut egress) = slot.outgoing(&mut self.pool);
         link.queue(at, queued, &mut egress)
     }

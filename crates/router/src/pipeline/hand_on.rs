@@ -23,7 +23,7 @@ use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
-use super::packet::QueuedPacket;
+use super::packet::{Acks, QueuedPacket};
 use crate::handing::Handed;
 
 impl Pipeline {
@@ -133,6 +133,7 @@ impl Pipeline {
             originated,
             ecn,
             marked,
+            acks: Acks::default(),
         };
         self.enqueue_at(port, queued, pin, arrival.min(now));
     }

@@ -12,7 +12,7 @@ use super::Pipeline;
 use super::cycles::{Stage, processing_class};
 use super::fairdrop::FairDrop;
 use super::flow_cache::{Known, Probe};
-use super::packet::{ETHERNET_HEADER, QueuedPacket, UnroutedPacket, wire_len};
+use super::packet::{Acks, ETHERNET_HEADER, QueuedPacket, UnroutedPacket, wire_len};
 use super::subscribers::whose_before;
 
 impl Pipeline {
@@ -111,6 +111,7 @@ impl Pipeline {
             port: PortIndex(known.way.port),
             ecn: probe.ecn,
             marked: false,
+            acks: Acks::default(),
             originated: false,
         };
         let pin = Pin { next_hop: 0, ttl: probe.ttl };

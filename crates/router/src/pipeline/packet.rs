@@ -2,9 +2,9 @@
 
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::Framing;
-use evenkeel_core::packet::Ecn;
+use evenkeel_core::packet::{Ack, Ecn};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
-use evenkeel_net::{PortIndex, rewrite};
+use evenkeel_net::{PortIndex, acks, rewrite};
 use evenkeel_ports::{Frame, FramePool, RxFrame};
 
 /// Frames taken from one port in one round.
@@ -44,7 +44,8 @@ pub struct QueuedPacket {
     pub(super) ip_len: u32,
     /// What the line of its link takes for it, bytes.
     pub(super) wire_len: u32,
-    /// Whose it is, on a link with a tree of subscribers.
+    /// Whose it is, on a link with a tree of subscribers. On one with an ACK filter, which has no
+    /// tree, the number that it acknowledges.
     pub(super) subscriber: u32,
     pub(super) class: Class,
     /// The port it leaves by.
@@ -54,6 +55,17 @@ pub struct QueuedPacket {
     pub(super) ecn: Ecn,
     /// Its frame is marked when it leaves.
     pub(super) marked: bool,
+    pub(super) acks: Acks,
+}
+
+/// What a packet acknowledges besides the number, in the last byte that there is room for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acks(u8);
+
+impl Acks {
+    const ANY: u8 = 1 << 7;
+    const BARE: u8 = 1 << 6;
+    const FLAGS: u8 = Self::BARE - 1;
 }
 
 const _: () = assert!(size_of::<QueuedPacket>() <= 96);
@@ -78,6 +90,14 @@ pub(super) fn wire_len_of(framing: Framing, frame: &Frame) -> Bytes {
 }
 
 impl QueuedPacket {
+    /// Notes what its frame acknowledges, for a link that asks.
+    #[inline(never)] // so that who asks for nothing does not pay for it
+    pub(super) fn note_ack(&mut self, frame: &[u8]) {
+        let Some(Ack { number, flags, is_bare }) = acks::ack_of(frame) else { return };
+        let bare = if is_bare { Acks::BARE } else { 0 };
+        (self.subscriber, self.acks) = (number, Acks(Acks::ANY | bare | flags & Acks::FLAGS));
+    }
+
     /// The frame's handle, the packet being done with: it was dropped.
     pub fn into_frame(self) -> Frame {
         self.frame
@@ -137,6 +157,15 @@ impl Packet for QueuedPacket {
 
     fn ecn(&self) -> Ecn {
         self.ecn
+    }
+
+    fn ack(&self) -> Option<Ack> {
+        let Acks(bits) = self.acks;
+        (bits & Acks::ANY != 0).then_some(Ack {
+            number: self.subscriber,
+            flags: bits & Acks::FLAGS,
+            is_bare: bits & Acks::BARE != 0,
+        })
     }
 
     fn mark(&mut self) {

@@ -25,7 +25,7 @@ use evenkeel_ports::{FramePool, PortError};
 
 use super::Pipeline;
 use super::handover::HandoverSink;
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{Acks, QueuedPacket, UnroutedPacket};
 
 /// What comes next in a parcel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -252,6 +252,7 @@ impl Pipeline {
             port: PortIndex(port as u16),
             originated: bits & 1 != 0,
             marked: bits & 2 != 0,
+            acks: Acks::default(),
             ecn: ECN[(bits >> 2 & 3) as usize],
         }))
     }

@@ -10,7 +10,7 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::cycles::Stage;
 use super::forward::ResolvedHop;
-use super::packet::{QueuedPacket, UnroutedPacket, wire_len_of};
+use super::packet::{Acks, QueuedPacket, UnroutedPacket, wire_len_of};
 use super::parsed::PacketMeta;
 use super::whole::ip_len_of;
 
@@ -106,6 +106,7 @@ impl Pipeline {
         let queued = QueuedPacket {
             ecn: rewrite::ecn(self.pool.bytes(&frame)),
             marked: false,
+            acks: Acks::default(),
             frame,
             flow: *hop.flow,
             flow_hash: hop.flow_hash,

@@ -1,6 +1,7 @@
 //! What PDRR drops, and where: the end of the buffer, and the heads of queues that stand.
 
 use super::super::DropSink;
+use super::super::ack_filter::superfluous;
 use super::super::buffer::Victim;
 use super::super::slab::{Unlinked, counted};
 use super::Pdrr;
@@ -37,6 +38,17 @@ impl<P: Packet> Pdrr<P> {
         true
     }
 
+    /// Drops an acknowledgement that the last packet of a flow's FIFO makes superfluous.
+    pub(super) fn filter(&mut self, now: Nanos, id: EntryId, dropped: &mut dyn DropSink<P>) {
+        let fifo = &self.flows.get(id).fifo;
+        if let Some(at) = superfluous(&self.slab, fifo)
+            && let Some(packet) = self.take(now, id, at)
+        {
+            dropped.dropped(packet, Reason::SuperfluousAck);
+            self.look_ahead();
+        }
+    }
+
     /// Takes the packet of a node out of a flow's FIFO.
     fn take(&mut self, now: Nanos, id: EntryId, at: u32) -> Option<P> {
         let flow = self.flows.get_mut(id);
@@ -55,7 +67,7 @@ impl<P: Packet> Pdrr<P> {
     pub(super) fn emptied(&mut self, id: EntryId) {
         self.busy -= 1;
         if let Some(hosts) = &mut self.hosts {
-            hosts.waits(id, false);
+            hosts.empties(id);
         }
     }
 

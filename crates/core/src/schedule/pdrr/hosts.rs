@@ -5,39 +5,45 @@
 //! stays at the front until it has sent that, also over several turns of its host. Priority packets
 //! are paid for by both.
 //!
-//! A host is known while it has active flows; so there are never more than flows, and a flow that
-//! has a place finds one for its host.
+//! Where hosts may be on either side a flow takes its turns with the busier of its two. It changes
+//! over when its queue fills, and when its turn is over.
+//!
+//! A host is known while it has active flows; so there are never more on a side than flows, and a
+//! flow that has a place finds one for its host.
 //!
 //! Complexity: constant time on average, as without hosts: a visit of a host passes flows that lack
-//! credit after priority packets, or are empty, once each.
+//! credit after priority packets, are empty, or change over, once each.
 
 use alloc::vec::Vec;
 
-use super::Fair;
+use super::PdrrConfig;
 use super::flow::Flow;
-use crate::flow_table::{EntryId, PackedFlow};
+use crate::flow_table::EntryId;
 use crate::packet::Packet;
 use crate::schedule::flow_list::{Chain, FlowList, Links};
+use crate::schedule::hosts;
 use crate::settings::SettingError;
 use crate::units::Bytes;
 
-/// What is known of a host.
+/// A host's turns.
 #[derive(Clone, Copy, Debug)]
-struct Host {
-    /// Its active flows, in the order of turns.
+struct Turns {
+    /// Its active flows that take their turns with it, in their order.
     flows: Chain,
     /// Bytes that it may still send in its turn.
     deficit: i64,
-    /// Its flows whose FIFOs have packets.
+    /// How many of `flows` have packets in their FIFOs.
     waiting: u32,
+    /// It takes turns: it has flows, or had some since its last one.
+    listed: bool,
 }
 
 /// The hosts of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
-    hosts: FlowList<Host>,
-    /// The host of each flow that is active; of another, what it was when it was active last.
-    of: Vec<EntryId>,
+    hosts: hosts::Hosts<Turns>,
+    /// On which side the host is that each active flow takes its turns with.
+    side: Vec<u8>,
     links: Links,
     /// The host in service, which is not in the list of turns.
     pub(super) current: Option<EntryId>,
@@ -51,6 +57,8 @@ pub(super) enum Next {
     Send(EntryId),
     /// The flow is empty: it is not active any more.
     Over(EntryId),
+    /// This host takes turns from now on.
+    Joins(EntryId),
     /// The host's turn is over, and it waits for the next.
     Again(EntryId),
     /// The host has no active flow any more, or none is in service.
@@ -58,47 +66,77 @@ pub(super) enum Next {
 }
 
 impl Hosts {
-    pub(super) fn new(most: u32, seed: u64) -> Result<Self, SettingError> {
-        let host = Host { flows: Chain::EMPTY, deficit: 0, waiting: 0 };
-        Ok(Self {
-            hosts: FlowList::new(most, seed, host)?,
-            of: alloc::vec![EntryId::from_link(0); most as usize],
+    /// `None` where flows take turns.
+    pub(super) fn new(config: &PdrrConfig) -> Result<Option<Self>, SettingError> {
+        let turns = Turns { flows: Chain::EMPTY, deficit: 0, waiting: 0, listed: false };
+        let (most, seed) = (config.flows.most(), config.flows.seed);
+        let hosts = hosts::Hosts::new(config.fair, most, seed, turns)?;
+        Ok(hosts.map(|hosts| Self {
+            hosts,
+            side: alloc::vec![0; most as usize],
             links: Links::new(most),
             current: None,
             busy: 0,
-        })
+        }))
+    }
+
+    /// The host that a flow takes its turns with.
+    #[inline]
+    fn of(&self, flow: EntryId) -> EntryId {
+        self.hosts.of(flow, self.side[flow.index()].into())
     }
 
     /// A flow becomes active. The host, if it has to be put among those that take turns.
-    pub(super) fn begin(
-        &mut self,
-        flow: EntryId,
-        packet: &impl Packet,
-        fair: Fair,
-    ) -> Option<EntryId> {
-        let key = packet.packed_flow().host(fair.is_source());
-        let blank = Host { flows: Chain::EMPTY, deficit: 0, waiting: 0 };
-        let last = self.of[flow.index()];
-        let id = if self.hosts.is_of(last, &key) {
-            last
-        } else {
-            let hash = key.mixed();
-            let found = self.hosts.find(hash, &key);
-            found.or_else(|| self.hosts.insert(hash, key, blank, |_, _| ()))?
-        };
-        let begins = !self.hosts.in_use(id);
-        if begins {
-            self.hosts.begin(id);
-            *self.hosts.get_mut(id) = blank;
-        }
-        self.of[flow.index()] = id;
-        self.links.push(&mut self.hosts.get_mut(id).flows, flow.link());
-        begins.then_some(id)
+    pub(super) fn begin(&mut self, flow: EntryId, packet: &impl Packet) -> Option<EntryId> {
+        self.hosts.begin(flow, packet);
+        let side = self.hosts.busier(flow, self.hosts.first_side());
+        self.join(flow, side)
     }
 
-    /// A flow's FIFO gets its first packet, or has lost its last.
-    pub(super) fn waits(&mut self, flow: EntryId, waits: bool) {
-        let host = self.hosts.get_mut(self.of[flow.index()]);
+    /// A flow takes its turns with the host on this side. The host, if it took none.
+    fn join(&mut self, flow: EntryId, side: usize) -> Option<EntryId> {
+        self.side[flow.index()] = side as u8;
+        let id = self.hosts.of(flow, side);
+        let host = self.hosts.get_mut(id);
+        self.links.push(&mut host.flows, flow.link());
+        let joins = !host.listed;
+        if joins {
+            (host.listed, host.deficit) = (true, 0);
+            self.hosts.hold(id);
+        }
+        joins.then_some(id)
+    }
+
+    /// The side on which a flow would take its turns, if it is not the one where it does.
+    #[inline]
+    fn changes_to(&self, flow: EntryId) -> Option<usize> {
+        let side = self.side[flow.index()].into();
+        let busier = self.hosts.busier(flow, side);
+        (busier != side).then_some(busier)
+    }
+
+    /// A flow's FIFO gets its first packet. A host, if that takes turns from now on.
+    pub(super) fn fills(&mut self, flow: EntryId) -> Option<EntryId> {
+        self.hosts.waits(flow, true);
+        let joins = self.changes_to(flow).and_then(|side| {
+            let id = self.of(flow);
+            self.links.unlink(&mut self.hosts.get_mut(id).flows, flow.link());
+            self.join(flow, side)
+        });
+        self.count(flow, true);
+        joins
+    }
+
+    /// A flow's FIFO has lost its last packet.
+    pub(super) fn empties(&mut self, flow: EntryId) {
+        self.hosts.waits(flow, false);
+        self.count(flow, false);
+    }
+
+    /// Counts a flow among those that wait of its host, or not any more.
+    fn count(&mut self, flow: EntryId, waits: bool) {
+        let id = self.of(flow);
+        let host = self.hosts.get_mut(id);
         if waits {
             self.busy += u32::from(host.waiting == 0);
             host.waiting += 1;
@@ -110,13 +148,14 @@ impl Hosts {
 
     /// As many queues as there would have to be for each to have what a queue of this flow has.
     pub(super) fn queues(&self, flow: EntryId) -> u64 {
-        u64::from(self.busy) * u64::from(self.hosts.get(self.of[flow.index()]).waiting)
+        u64::from(self.busy) * u64::from(self.hosts.get(self.of(flow)).own.waiting)
     }
 
     /// Bytes of a flow are sent.
     #[inline]
     pub(super) fn spends(&mut self, flow: EntryId, length: Bytes) {
-        self.hosts.get_mut(self.of[flow.index()]).deficit -= length.0 as i64;
+        let id = self.of(flow);
+        self.hosts.get_mut(id).deficit -= length.0 as i64;
     }
 
     /// A host's turn begins.
@@ -133,20 +172,30 @@ impl Hosts {
             let host = self.hosts.get_mut(id);
             let Some(front) = host.flows.head() else {
                 self.current = None;
-                self.hosts.end(id);
+                self.delist(id);
                 return Next::None;
             };
             let at = EntryId::from_link(front);
             let flow = flows.get_mut(at);
             if flow.fifo.is_empty() {
                 self.links.unlink(&mut host.flows, front);
+                self.hosts.end(at);
                 return Next::Over(at);
             }
             if !flow.may_send() {
                 self.links.unlink(&mut host.flows, front);
-                self.links.push(&mut host.flows, front);
                 flow.deficit = flow.deficit.saturating_add(quantum.0 as i32);
-                continue;
+                let Some(side) = self.changes_to(at) else {
+                    self.links.push(&mut self.hosts.get_mut(id).flows, front);
+                    continue;
+                };
+                self.count(at, false);
+                let joins = self.join(at, side);
+                self.count(at, true);
+                match joins {
+                    Some(joins) => return Next::Joins(joins),
+                    None => continue,
+                }
             }
             if i64::from(flow.fifo.head_len()) <= host.deficit {
                 return Next::Send(at);
@@ -157,25 +206,28 @@ impl Hosts {
         }
     }
 
+    /// A host takes no turns any more.
+    fn delist(&mut self, host: EntryId) {
+        self.hosts.get_mut(host).listed = false;
+        self.hosts.release(host);
+    }
+
     /// Takes the flows of a host that takes no turns any more, one by one.
     pub(super) fn pop(&mut self, host: EntryId) -> Option<EntryId> {
         let known = self.hosts.get_mut(host);
         let Some(front) = known.flows.head() else {
-            self.hosts.end(host);
+            self.delist(host);
             return None;
         };
         self.links.unlink(&mut known.flows, front);
-        Some(EntryId::from_link(front))
+        let flow = EntryId::from_link(front);
+        self.hosts.end(flow);
+        Some(flow)
     }
 
     /// Nothing waits any more.
     pub(super) fn clear(&mut self) {
         self.busy = 0;
+        self.hosts.clear();
     }
-}
-
-/// The host that a packet is of, and its hash.
-pub(super) fn host_of(packet: &impl Packet, fair: Fair) -> (u64, PackedFlow) {
-    let key = packet.packed_flow().host(fair.is_source());
-    (key.mixed(), key)
 }

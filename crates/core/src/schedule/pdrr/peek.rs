@@ -1,7 +1,7 @@
 //! Which packet goes next, without turning the list.
 
-use super::Pdrr;
 use super::flow::Flow;
+use super::{FICTITIOUS, Pdrr};
 use crate::flow_table::EntryId;
 use crate::packet::Packet;
 use crate::units::Bytes;
@@ -23,7 +23,7 @@ impl<P: Packet> Pdrr<P> {
             let head = self.current.map(|id| self.flows.get(id).fifo.head());
             return head.and_then(|head| self.slab.packet(head)).map(Packet::ip_len);
         }
-        let waiting = self.turns.iter().filter(|member| *member != self.fictitious());
+        let waiting = self.turns.iter().filter(|member| *member != FICTITIOUS);
         let waiting = waiting.map(|member| self.flows.get(EntryId::from_link(member)));
         // The first of the smallest.
         waiting

@@ -1,38 +1,29 @@
 //! Who is served next: the turns of flows, or of hosts, and when flows cease to be active.
 
 use super::flow::Flow;
-use super::hosts::{Next, host_of};
-use super::{AHEAD, Fair, Pdrr};
+use super::hosts::Next;
+use super::{AHEAD, FICTITIOUS, Pdrr};
 use crate::flow_table::EntryId;
 use crate::packet::Packet;
 use crate::units::Bytes;
 
 impl<P: Packet> Pdrr<P> {
-    /// The number of the fictitious flow.
-    pub(super) fn fictitious(&self) -> u32 {
-        self.config.flows.most()
-    }
-
     /// Nothing waits any more: no flow is active.
     pub(super) fn purge(&mut self) {
         if self.hosts.is_some() {
             return self.end_hosts(|pdrr, id| pdrr.flows.end(id));
         }
-        let fictitious = self.fictitious();
         let in_service = self.current.take().map(EntryId::link);
-        let active = self.turns.iter().filter(|flow| *flow != fictitious).chain(in_service);
+        let active = self.turns.iter().filter(|flow| *flow != FICTITIOUS).chain(in_service);
         self.flows.end_all(active);
         self.turns.clear();
-        self.turns.push(fictitious);
+        self.turns.push(FICTITIOUS);
     }
 
     /// The place of a packet's flow. `None` if the list is full.
     #[inline]
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = match self.config.fair {
-            fair @ (Fair::Source | Fair::Destination) => host_of(packet, fair),
-            _by_flow => (packet.flow_hash(), packet.packed_flow()),
-        };
+        let (hash, key) = self.config.fair.queue_of(packet);
         let longest = &mut self.longest;
         match self.flows.find(hash, &key) {
             Some(id) => Some(id),
@@ -77,7 +68,7 @@ impl<P: Packet> Pdrr<P> {
             self.turns.push(host.link());
         }
         while let Some(member) = self.turns.pop() {
-            if member == self.fictitious() {
+            if member == FICTITIOUS {
                 continue;
             }
             while let Some(flow) = hosts.pop(EntryId::from_link(member)) {
@@ -86,7 +77,7 @@ impl<P: Packet> Pdrr<P> {
         }
         hosts.clear();
         self.hosts = Some(hosts);
-        self.turns.push(self.fictitious());
+        self.turns.push(FICTITIOUS);
         self.current = None;
     }
 
@@ -98,10 +89,10 @@ impl<P: Packet> Pdrr<P> {
             match hosts.as_mut()?.next(flows, quantum) {
                 Next::Send(flow) => return Some(flow),
                 Next::Over(flow) => self.leave(flow),
-                Next::Again(host) => self.turns.push(host.link()),
+                Next::Again(host) | Next::Joins(host) => self.turns.push(host.link()),
                 Next::None => {
                     let member = self.turns.pop()?;
-                    if member == self.fictitious() {
+                    if member == FICTITIOUS {
                         self.fair_bytes += quantum;
                         self.round = self.round.wrapping_add(1);
                         self.turns.push(member);
@@ -155,7 +146,7 @@ impl<P: Packet> Pdrr<P> {
             }
             let Some(member) = self.turns.pop() else { continue };
             self.read_ahead();
-            if member == self.fictitious() {
+            if member == FICTITIOUS {
                 self.fair_bytes += self.config.quantum;
                 self.round = self.round.wrapping_add(1);
                 self.turns.push(member);
@@ -190,11 +181,11 @@ impl<P: Packet> Pdrr<P> {
             self.end_turn(id);
         }
         while let Some(member) = self.turns.pop() {
-            if member != self.fictitious() {
+            if member != FICTITIOUS {
                 self.end_turn(EntryId::from_link(member));
             }
         }
-        self.turns.push(self.fictitious());
+        self.turns.push(FICTITIOUS);
         self.round = self.round.wrapping_add(rounds as u32);
     }
 }

@@ -1,6 +1,7 @@
 //! What PFQ drops, and where: the end of the buffer, and the heads of queues that stand.
 
 use super::super::DropSink;
+use super::super::ack_filter::superfluous;
 use super::super::buffer::Victim;
 use super::super::slab::{NIL, counted};
 use super::Pfq;
@@ -24,7 +25,7 @@ impl<P: Packet> Pfq<P> {
             }
         };
         if self.config.aqm.is_on() {
-            let judge = self.judge(now);
+            let judge = self.judge(now, id);
             judge.overflowed(&mut self.aqm[id.index()]);
         }
         let packet = match self.config.buffer.victim {
@@ -39,6 +40,17 @@ impl<P: Packet> Pfq<P> {
         true
     }
 
+    /// Drops an acknowledgement that the last of a flow's elastic packets makes superfluous.
+    pub(super) fn filter(&mut self, id: EntryId, dropped: &mut dyn DropSink<P>) {
+        let fifo = &self.flows.get(id).fifo;
+        if let Some(at) = superfluous(&self.slab, fifo)
+            && let Some(packet) = self.lose_elastic(id, at)
+        {
+            self.refund(id, Bytes(counted(&packet).into()));
+            dropped.dropped(packet, Reason::SuperfluousAck);
+        }
+    }
+
     /// Takes a packet that is dropped out of the priority queue.
     fn lose_priority(&mut self, at: u32) -> Option<P> {
         let (packet, tag) = self.slab.take(&mut self.priority, at)?;
@@ -50,9 +62,11 @@ impl<P: Packet> Pfq<P> {
     fn lose_elastic(&mut self, id: EntryId, at: u32) -> Option<P> {
         let flow = self.flows.get_mut(id);
         let (packet, _) = self.slab.take(&mut flow.fifo, at)?;
-        self.busy -= usize::from(flow.fifo.is_empty());
         self.total.packets -= 1;
         self.total.bytes -= Bytes(counted(&packet).into());
+        if flow.fifo.is_empty() {
+            self.emptied(id);
+        }
         Some(packet)
     }
 
@@ -62,10 +76,13 @@ impl<P: Packet> Pfq<P> {
         self.flows.get_mut(id).finish -= length.0;
     }
 
-    /// What queues are judged by at `now`.
+    /// What the queue of a flow is judged by at `now`.
     #[inline]
-    fn judge(&self, now: Nanos) -> Now {
-        let queues = self.busy as u64 + u64::from(self.elsewhere);
+    fn judge(&self, now: Nanos, flow: EntryId) -> Now {
+        let queues = match &self.hosts {
+            None => self.busy as u64 + u64::from(self.elsewhere),
+            Some(hosts) => u64::from(hosts.busy()) * u64::from(hosts.siblings(flow)),
+        };
         Now::new(&self.config.aqm, self.packets, queues, now)
     }
 
@@ -77,7 +94,7 @@ impl<P: Packet> Pfq<P> {
         id: EntryId,
         dropped: &mut dyn DropSink<P>,
     ) -> Option<P> {
-        let judge = self.judge(now);
+        let judge = self.judge(now, id);
         let mut round = Round::default();
         loop {
             let flow = self.flows.get(id);

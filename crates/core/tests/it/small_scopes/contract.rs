@@ -6,8 +6,9 @@ use evenkeel_core::schedule::codel::{Codel, CodelConfig};
 use evenkeel_core::schedule::drr::{Drr, DrrConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::fq_codel::{FqCodel, FqCodelConfig};
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
-use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::qfq::{Qfq, QfqConfig};
@@ -111,6 +112,12 @@ fn all_keep_the_contract(depth: u32) {
         "pdrr" Pdrr::new(PdrrConfig { quantum, buffer, flows, ..PdrrConfig::default() }),
         "pdrr, hosts" Pdrr::new(PdrrConfig {
             quantum, buffer, flows, fair: Fair::Source, ..PdrrConfig::default()
+        }),
+        "pdrr, hosts and flows" Pdrr::new(PdrrConfig {
+            quantum, buffer, flows, fair: Fair::HostFlow, ..PdrrConfig::default()
+        }),
+        "pfq, hosts and flows" Pfq::new(PfqConfig {
+            quantum, buffer, flows, fair: Fair::HostFlow, ..PfqConfig::default()
         }),
         "afan" Afan::new(AfanConfig { quantum, limit: 4, flows, ..AfanConfig::default() }),
         "drr" Drr::new(DrrConfig { quantum, queues: 4, buffer: 4 }),

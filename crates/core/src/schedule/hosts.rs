@@ -1,0 +1,234 @@
+//! Who gets the same of a link: flows, hosts, or hosts and within each its flows; and which hosts
+//! the flows of a link are of.
+//!
+//! Source: where the hosts may be on either side, a flow counts as one of the busier of its two, as
+//! with `triple-isolate` of CAKE (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE", LANMAN 2018,
+//! section II.B).
+
+use alloc::vec::Vec;
+
+use super::flow_list::FlowList;
+use crate::flow_table::{EntryId, PackedFlow};
+use crate::packet::Packet;
+use crate::settings::SettingError;
+use crate::words;
+
+words! {
+    /// Who gets the same.
+    pub enum Fair {
+        /// Each flow.
+        #[default]
+        Flow = "flow",
+        /// Each host that sends, all its flows in one queue.
+        Source = "source",
+        /// Each host that receives, all its flows in one queue.
+        Destination = "destination",
+        /// Each host that sends, and within it each of its flows.
+        SourceFlow = "source-flow",
+        /// Each host that receives, and within it each of its flows.
+        DestinationFlow = "destination-flow",
+        /// Each host, and within it each of its flows: of the two hosts of a flow the one that has
+        /// more flows waiting.
+        HostFlow = "host-flow",
+    }
+}
+
+impl Fair {
+    /// Whether a host's flows have queues of their own.
+    pub(super) const fn is_nested(self) -> bool {
+        !self.sides().is_empty()
+    }
+
+    /// Of which hosts of a flow it matters how many flows they have: the first is the source.
+    const fn sides(self) -> &'static [usize] {
+        match self {
+            Self::Flow | Self::Source | Self::Destination => &[],
+            Self::SourceFlow => &[SOURCE],
+            Self::DestinationFlow => &[DESTINATION],
+            Self::HostFlow => &[SOURCE, DESTINATION],
+        }
+    }
+
+    /// Upper bound of how many hosts so many flows have.
+    pub(super) const fn hosts(self, flows: u32) -> u32 {
+        flows * self.sides().len() as u32
+    }
+
+    /// The hash and the key of the queue that a packet waits in.
+    #[inline]
+    pub(super) fn queue_of(self, packet: &impl Packet) -> (u64, PackedFlow) {
+        let host = |source| {
+            let key = packet.packed_flow().host(source);
+            (key.mixed(), key)
+        };
+        match self {
+            Self::Source => host(true),
+            Self::Destination => host(false),
+            _by_flow => (packet.flow_hash(), packet.packed_flow()),
+        }
+    }
+
+    /// Why several workers cannot share a link so, where they cannot.
+    pub(super) fn for_one_worker(self) -> Option<(&'static str, &'static str)> {
+        (self != Self::Flow)
+            .then_some(("fair by hosts", "the flows of a host meet several workers"))
+    }
+}
+
+const SOURCE: usize = 0;
+const DESTINATION: usize = 1;
+
+/// What is known of a host on one side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host<T> {
+    /// Who needs it: its flows in use, and its owner.
+    held: u32,
+    /// Its flows of which something waits for a turn.
+    waiting: u32,
+    /// What a discipline keeps with it.
+    pub(super) own: T,
+}
+
+/// The hosts of the flows in use.
+#[derive(Clone, Debug)]
+pub(super) struct Hosts<T> {
+    sides: &'static [usize],
+    hosts: FlowList<Host<T>>,
+    blank: Host<T>,
+    /// The source and the destination of each flow in use; of another, what they were last.
+    of: Vec<[EntryId; 2]>,
+    /// Sources, and destinations, of which something waits.
+    busy: [u32; 2],
+}
+
+impl<T: Copy> Hosts<T> {
+    /// For so many flows; `None` where hosts do not matter.
+    pub(super) fn new(
+        fair: Fair,
+        flows: u32,
+        seed: u64,
+        own: T,
+    ) -> Result<Option<Self>, SettingError> {
+        if !fair.is_nested() {
+            return Ok(None);
+        }
+        let blank = Host { held: 0, waiting: 0, own };
+        Ok(Some(Self {
+            sides: fair.sides(),
+            hosts: FlowList::new(fair.hosts(flows), seed, blank)?,
+            blank,
+            of: alloc::vec![[EntryId::from_link(0); 2]; flows as usize],
+            busy: [0; 2],
+        }))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, host: EntryId) -> &Host<T> {
+        self.hosts.get(host)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, host: EntryId) -> &mut T {
+        &mut self.hosts.get_mut(host).own
+    }
+
+    /// The host of a flow in use on this side.
+    #[inline]
+    pub(super) fn of(&self, flow: EntryId, side: usize) -> EntryId {
+        self.of[flow.index()][side]
+    }
+
+    /// A flow comes into use.
+    pub(super) fn begin(&mut self, flow: EntryId, packet: &impl Packet) {
+        let key = packet.packed_flow();
+        for side in self.sides {
+            let last = self.of[flow.index()][*side];
+            let key = key.host(*side == SOURCE);
+            let id = if self.hosts.is_of(last, &key) { last } else { self.place(key) };
+            self.hold(id);
+            self.of[flow.index()][*side] = id;
+        }
+    }
+
+    /// The place of a host. There is one for each host of each flow, but not for those that owners
+    /// hold beyond: flows that find none share the first.
+    fn place(&mut self, key: PackedFlow) -> EntryId {
+        let hash = key.mixed();
+        let found = self.hosts.find(hash, &key);
+        let id = found.or_else(|| self.hosts.insert(hash, key, self.blank, |_, _| ()));
+        id.unwrap_or(EntryId::from_link(0))
+    }
+
+    /// A flow in use ceases to be: nothing of it waits.
+    pub(super) fn end(&mut self, flow: EntryId) {
+        for side in self.sides {
+            self.release(self.of[flow.index()][*side]);
+        }
+    }
+
+    /// Somebody needs a host.
+    pub(super) fn hold(&mut self, host: EntryId) {
+        if !self.hosts.in_use(host) {
+            self.hosts.begin(host);
+            *self.hosts.get_mut(host) = self.blank;
+        }
+        self.hosts.get_mut(host).held += 1;
+    }
+
+    /// Somebody who held a host does not need it any more.
+    pub(super) fn release(&mut self, host: EntryId) {
+        let known = self.hosts.get_mut(host);
+        known.held -= 1;
+        if known.held == 0 {
+            self.hosts.end(host);
+        }
+    }
+
+    /// A flow gets its first packet that waits for a turn, or has lost its last.
+    #[inline]
+    pub(super) fn waits(&mut self, flow: EntryId, waits: bool) {
+        for side in self.sides {
+            let waiting = &mut self.hosts.get_mut(self.of[flow.index()][*side]).waiting;
+            let busy = &mut self.busy[*side];
+            if waits {
+                *busy += u32::from(*waiting == 0);
+                *waiting += 1;
+            } else {
+                *waiting -= 1;
+                *busy -= u32::from(*waiting == 0);
+            }
+        }
+    }
+
+    /// The side on which a flow has the busier host: this one, if both are equally busy.
+    #[inline]
+    pub(super) fn busier(&self, flow: EntryId, side: usize) -> usize {
+        let waiting = |side: &usize| self.hosts.get(self.of(flow, *side)).waiting;
+        let other = self.sides.iter().find(|other| **other != side);
+        other.filter(|other| waiting(other) > waiting(&side)).map_or(side, |other| *other)
+    }
+
+    /// The side on which flows are put first.
+    pub(super) const fn first_side(&self) -> usize {
+        self.sides[0]
+    }
+
+    /// With how many flows, itself among them, a flow shares what the busier of its hosts gets: at
+    /// least one.
+    #[inline]
+    pub(super) fn siblings(&self, flow: EntryId) -> u32 {
+        let waiting = |side: &usize| self.hosts.get(self.of(flow, *side)).waiting;
+        self.sides.iter().map(waiting).max().unwrap_or(1).max(1)
+    }
+
+    /// Upper bound of the hosts that share the link, exact where all are on one side.
+    #[inline]
+    pub(super) fn busy(&self) -> u32 {
+        self.sides.iter().map(|side| self.busy[*side]).min().unwrap_or(0)
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn clear(&mut self) {
+        self.busy = [0; 2];
+    }
+}
