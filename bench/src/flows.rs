@@ -25,8 +25,16 @@ use crate::plot;
 use crate::timing::{Case, Rounds, Spread};
 
 /// What is measured.
-pub(crate) const KINDS: [&str; 6] =
-    ["pfq", "pfq+aqm", "pdrr", "pdrr+aqm", "pdrr+hosts", "admission+pdrr"];
+pub(crate) const KINDS: [&str; 8] = [
+    "pfq",
+    "pfq+aqm",
+    "pfq+hosts",
+    "pdrr",
+    "pdrr+aqm",
+    "pdrr+hosts",
+    "pdrr+host-flow",
+    "admission+pdrr",
+];
 /// Numbers of flows of the table and the plot.
 const FLOWS: [u32; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 /// Numbers of flows at which instructions are counted.
@@ -83,14 +91,18 @@ impl ManyFlows {
         };
         let aqm = if kind.ends_with("+aqm") { Aqm::Cobalt } else { Aqm::None };
         let aqm = ElasticAqm { aqm, law, ..ElasticAqm::default() };
+        // 16 flows to a host that sends, and all to one that receives.
+        let fair = match kind.split_once('+') {
+            Some((_, "hosts")) => Fair::SourceFlow,
+            Some((_, "host-flow")) => Fair::HostFlow,
+            _ => Fair::Flow,
+        };
         let scheduler = if kind.starts_with("pfq") {
             let flows = KnownFlows::up_to(flows);
-            let config = PfqConfig { buffer, flows, aqm, ..PfqConfig::default() };
+            let config = PfqConfig { buffer, flows, aqm, fair, ..PfqConfig::default() };
             AnyScheduler::Pfq(Pfq::new(config).expect("the configuration is in range"))
         } else {
             let flows = KnownFlows::up_to(if protected { ACTIVE } else { flows });
-            // 16 flows to a host.
-            let fair = if kind == "pdrr+hosts" { Fair::SourceFlow } else { Fair::Flow };
             let config = PdrrConfig { buffer, flows, aqm, fair, ..PdrrConfig::default() };
             AnyScheduler::Pdrr(Pdrr::new(config).expect("the configuration is in range"))
         };

@@ -25,12 +25,15 @@ use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use crate::disciplines::{BusyLink, CASES, Exchange, FULL_LINKS, FullLink};
 use crate::fairdrop::{FLOWS, Judging, RULES};
 use crate::flows::{self, ManyFlows};
+use crate::follow::Lines;
 use crate::pipeline::{Forwarding, SETUPS};
 use crate::plot;
 use crate::tree::Full;
 
 const PACKETS: u64 = 20_000;
 const PIPELINE: &str = "pipeline:";
+/// An interval of one of 200 links whose rates follow their lines.
+const FOLLOW: &str = "follow:interval";
 /// Rounds and how far they are apart.
 const HEARTBEATS: [(&str, Nanos); 2] =
     [("heartbeat:10us", Nanos(10_000)), ("heartbeat:20ms", Nanos::from_millis(20))];
@@ -42,6 +45,7 @@ fn names() -> Vec<String> {
     names.push("link:wfq-altq".into());
     names.extend(FULL_LINKS.map(|(name, _)| name.to_owned()));
     names.extend(HEARTBEATS.map(|(name, _)| name.to_owned()));
+    names.push(FOLLOW.into());
     names.extend(SETUPS.iter().map(|setup| format!("pipeline:{}", setup.name)));
     for kind in flows::KINDS {
         names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
@@ -60,6 +64,9 @@ fn names() -> Vec<String> {
 pub(crate) fn one(case: &str, packets: u64) {
     if let Some((_, apart)) = HEARTBEATS.iter().find(|(name, _)| *name == case) {
         return beat(*apart, packets);
+    }
+    if case == FOLLOW {
+        return Lines::new().run(packets);
     }
     if let Some((_, audited)) = FULL_LINKS.iter().find(|(name, _)| *name == case) {
         return FullLink::new(*audited).run(packets);

@@ -15,6 +15,7 @@ mod disciplines;
 mod fairdrop;
 mod fib;
 mod flows;
+mod follow;
 mod idle;
 mod instructions;
 mod live;

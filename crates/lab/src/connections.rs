@@ -295,6 +295,7 @@ impl Sender {
         let info = TcpInfo::of(&stream).unwrap_or_default();
         row.sent_packets = Some(u64::from(info.data_segments));
         row.lost_packets = info.retransmitted.into();
+        row.rtt_us = (info.rtt_us > 0).then(|| info.rtt_us.into());
         row.delivered_bytes = info.acked.min(row.asked_bytes.unwrap_or_default());
         if let Some(at) = at {
             row.end_s = Some(self.seconds(at));

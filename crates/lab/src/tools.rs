@@ -288,6 +288,7 @@ fn iperf3_rows(text: &str, traffic: &Traffic, spec: &FlowSpec) -> Option<Vec<Flo
             sent_packets: packets,
             lost_packets: lost.or_else(|| stream["sender"]["retransmits"].as_u64())?,
             timeouts: None,
+            rtt_us: stream["sender"]["mean_rtt"].as_f64().filter(|rtt| *rtt > 0.0),
         })
     };
     Some(report["end"]["streams"].as_array()?.iter().enumerate().filter_map(row).collect())

@@ -336,6 +336,8 @@ pub fn flows<'r>() -> Vec<Column<FlowOf<'r>>> {
         lost_packets: Whole |(.., f)| Some(f.lost_packets), "packets",
             "with UDP: packets that had not arrived at the end; with TCP: segments sent again";
         timeouts: Whole |(.., f)| f.timeouts, "", "retransmission time-outs";
+        rtt_us: Number(1) |(.., f)| f.rtt_us, "us",
+            "mean round-trip time that its sender measured, with TCP";
     }
 }
 

@@ -188,6 +188,9 @@ pub struct FlowRow {
     pub lost_packets: u64,
     /// Retransmission time-outs; `None` with UDP, and where nobody told.
     pub timeouts: Option<u64>,
+    /// Mean of the round-trip times that its sender measured, of the handshake on, microseconds; in
+    /// the lab of what the kernel made of them. `None` with UDP, and before there was one.
+    pub rtt_us: Option<f64>,
 }
 
 /// What the sender of a TCP connection thought of its way at the end of a window.
@@ -238,6 +241,8 @@ impl FlowRow {
                 Some(self.lost_packets as f64 / sent as f64)
             }
             FlowMetric::Timeouts => self.timeouts.map(|timeouts| timeouts as f64),
+            FlowMetric::Rtt => self.rtt_us,
+            FlowMetric::Rpm => self.rtt_us.filter(|rtt| *rtt > 0.0).map(|rtt| 60e6 / rtt),
         }
     }
 }

@@ -101,6 +101,8 @@ impl End {
             sent_packets: Some(counters.data_segments),
             lost_packets: counters.retransmitted,
             timeouts: Some(counters.timeouts),
+            rtt_us: (counters.round_trips > 0)
+                .then(|| counters.round_trip_time.0 as f64 / 1e3 / counters.round_trips as f64),
             ..row
         })
     }
@@ -465,6 +467,8 @@ pub(crate) fn add(sum: &mut EndpointCounters, more: &EndpointCounters) {
     sum.data_segments += more.data_segments;
     sum.retransmitted += more.retransmitted;
     sum.timeouts += more.timeouts;
+    sum.round_trips += more.round_trips;
+    sum.round_trip_time = sum.round_trip_time.saturating_add(more.round_trip_time);
 }
 
 /// The number of a host in the scenario.

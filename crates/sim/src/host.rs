@@ -83,6 +83,10 @@ pub struct EndpointCounters {
     pub retransmitted: u64,
     /// Retransmission time-outs.
     pub timeouts: u64,
+    /// Round trips that this end measured.
+    pub round_trips: u64,
+    /// How long they took together.
+    pub round_trip_time: Nanos,
 }
 
 /// What a sender thinks of the way to the other end.

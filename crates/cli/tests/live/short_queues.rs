@@ -72,15 +72,7 @@ fn fill(line: &Shaper, downwards: bool, seconds: u64) -> Filled {
     std::thread::sleep(Duration::from_secs(during));
     let (took, last) = (began.elapsed().as_secs_f64(), line.show());
     let busy = p99(&pings.wait(), count);
-    let told = clients.map(|client| {
-        let told = client.wait();
-        let result: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
-        let end = &result["end"];
-        let rate = end["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6;
-        let streams = end["streams"].as_array().unwrap();
-        let rtt = |stream: &Value| stream["sender"]["mean_rtt"].as_f64().unwrap_or(0.0) / 1e3;
-        (rate, streams.iter().map(rtt).sum::<f64>() / streams.len() as f64)
-    });
+    let told = clients.map(|client| rate_and_rtt(&client.wait()));
     drop(servers);
     Filled {
         used: (sent(&last, link).1 - sent(&first, link).1) as f64 * 8.0 / took / (RATE * 1e6),
@@ -89,6 +81,17 @@ fn fill(line: &Shaper, downwards: bool, seconds: u64) -> Filled {
         busy,
         tcp: (!downwards).then(|| told.map(|(_, rtt)| rtt)),
     }
+}
+
+/// What iperf3 says: Mbit/s of data that arrived, and what the connections of the sender took for
+/// their round-trip time, in milliseconds.
+fn rate_and_rtt(told: &str) -> (f64, f64) {
+    let result: Value = serde_json::from_str(told).unwrap_or_else(|_| panic!("{told}"));
+    let end = &result["end"];
+    let rate = end["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6;
+    let streams = end["streams"].as_array().unwrap();
+    let rtt = |stream: &Value| stream["sender"]["mean_rtt"].as_f64().unwrap_or(0.0) / 1e3;
+    (rate, streams.iter().map(rtt).sum::<f64>() / streams.len() as f64)
 }
 
 impl Filled {
@@ -154,5 +157,93 @@ fn hosts_share_a_line_whatever_they_open_and_nobody_waits() {
     let [many, one] = fill(&line, false, 4).hosts;
     assert!(many > 4.0 * one, "by flow: {many} and {one} Mbit/s");
     line.kill("-TERM");
+    line.nothing_is_left();
+}
+
+/// What shapes a line, and what was seen on it while 16 connections filled it upwards.
+#[derive(Debug)]
+struct Way {
+    name: &'static str,
+    /// Mbit/s of data.
+    data: f64,
+    /// Milliseconds: 99 of 100 echo requests of another host take at most so long.
+    ping: f64,
+    /// Mean of what TCP takes for its round-trip time, milliseconds.
+    tcp: f64,
+}
+
+/// Sixteen connections of one host fill the line for so long; another one pings.
+fn upload(net: &TestNet, name: &'static str, seconds: u64) -> Way {
+    let omit = 2;
+    let server = net.start("s", "iperf3 -s -1 -p 5301");
+    eventually("the server listens", || net.output("s", "ss -Hltn").contains(":5301"));
+    let what = format!("iperf3 -c {SERVER} -p 5301 -J -P 16 -t {seconds} -O {omit} -C cubic");
+    let client = net.start("h", &what);
+    std::thread::sleep(Duration::from_secs(omit));
+    let count = 100 * (seconds - 1) as usize;
+    let ping = format!("ping -n -c {count} -i 0.01 -W 2 {SERVER}");
+    let ping = p99(&net.start_for(seconds + 30, "h3", &ping).wait(), count);
+    let (data, tcp) = rate_and_rtt(&client.wait());
+    drop(server);
+    Way { name, data, ping, tcp }
+}
+
+/// The same line with what this kernel has for it: a rate and one queue.
+fn kernels_own(net: &TestNet, rate: u32, seconds: u64) -> [Way; 2] {
+    let htb = [
+        "root handle 1: htb default 1".to_owned(),
+        format!("class add dev wan parent 1: classid 1:1 htb rate {rate}mbit"),
+        "parent 1:1 pfifo limit 1000".to_owned(),
+    ];
+    let tbf = [format!("root tbf rate {rate}mbit burst 16k latency 50ms")];
+    [("HTB and pfifo", &htb[..]), ("TBF", &tbf[..])].map(|(name, commands)| {
+        for command in commands {
+            match command.strip_prefix("class ") {
+                Some(class) => net.output("g", &format!("tc class {class}")),
+                None => net.output("g", &format!("tc qdisc add dev wan {command}")),
+            };
+        }
+        let way = upload(net, name, seconds);
+        net.output("g", "tc qdisc del dev wan root");
+        way
+    })
+}
+
+/// Sixteen connections on a line of 20 and of 100 Mbit/s, with what the kernel has for it and with
+/// one line of ours, in the same run.
+#[test]
+fn sixteen_uploads_leave_pings_alone_as_no_single_queue_does() {
+    let Some(mut line) = campus("short_queues_rivals") else { return };
+    let seconds = std::env::var("EVENKEEL_LOADED").map_or(4, |text| text.parse().unwrap());
+    let mut table = String::from("16 connections up, CUBIC\n\n");
+    for rate in [20, 100] {
+        let mut tries = 0;
+        loop {
+            let begun = Processors::now();
+            let [htb, tbf] = kernels_own(&line.net, rate, seconds);
+            line.start(&format!("wan --down {rate}Mbit/s --up {rate}Mbit/s"));
+            let ours = upload(&line.net, "evenkeel shape", seconds);
+            line.kill("-TERM");
+            let missing = begun.missing();
+            println!("short queues at {rate}: {htb:.3?}, {tbf:.3?}, {ours:.3?}, {missing:?}");
+            let least = f64::from(rate) * 0.93;
+            if ours.ping < 0.2 * htb.ping.min(tbf.ping) && ours.data > least {
+                for Way { name, data, ping, tcp } in [htb, tbf, ours] {
+                    table += &format!(
+                        "{rate:>3} Mbit/s, {name:<15} {data:>5.1} Mbit/s of data, ping p99 \
+                         {ping:>5.1} ms, TCP's own round trip {tcp:>4.0} ms\n"
+                    );
+                }
+                break;
+            }
+            tries += 1;
+            if tries == 3 {
+                let Some(why) = missing else { panic!("{htb:?} {tbf:?} {ours:?}") };
+                println!("not judged: short queues beside the kernel's: {why}");
+                return;
+            }
+        }
+    }
+    measured("short-queues-beside", &table);
     line.nothing_is_left();
 }

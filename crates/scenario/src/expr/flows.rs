@@ -20,6 +20,11 @@ words! {
     Loss "flow_loss", "";
     /// retransmission time-outs
     Timeouts "flow_timeouts", "";
+    /// mean round-trip time that the sender of a TCP connection measured, of the handshake on
+    Rtt "flow_rtt", "us";
+    /// responsiveness (draft-ietf-ippm-responsiveness): round trips per minute, 60 s by `flow_rtt`.
+    /// Of connections that fill a link that is their own, of short ones beside them the foreign one
+    Rpm "rpm", "1/min";
 }
 
 words! {
@@ -34,7 +39,7 @@ words! {
     /// the greatest of them
     Max "max";
     /// of the flow or subscriber that fared worst: the greatest, of `flow_goodput`, `flow_bytes`,
-    /// `subscriber_rate` and `cap_use` the least
+    /// `rpm`, `subscriber_rate` and `cap_use` the least
     Worst "worst";
     /// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 where all are equal, 1/n where one of n
     /// has all
@@ -56,7 +61,7 @@ impl FlowMetric {
     /// Whether who has less of it fares worse.
     #[must_use]
     pub const fn less_is_worse(self) -> bool {
-        matches!(self, Self::Goodput | Self::Bytes)
+        matches!(self, Self::Goodput | Self::Bytes | Self::Rpm)
     }
 }
 

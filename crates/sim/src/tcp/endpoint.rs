@@ -111,7 +111,10 @@ impl Endpoint for TcpSender {
 
     fn counters(&self) -> EndpointCounters {
         let counts = self.sender.counts();
+        let (round_trip_time, round_trips) = self.sender.round_trips();
         EndpointCounters {
+            round_trip_time,
+            round_trips,
             acknowledged_bytes: self.sender.acknowledged(),
             data_segments: counts.segments,
             retransmitted: counts.retransmitted,

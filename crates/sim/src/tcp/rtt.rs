@@ -25,17 +25,20 @@ pub(super) struct RttEstimator {
     variation: Nanos,
     margin: Nanos,
     backoff: u32,
+    /// All round trips together, and how many they are.
+    all: (Nanos, u64),
 }
 
 impl RttEstimator {
     /// Nothing measured yet. Time-outs are longer than SRTT by `margin` at least.
     pub(super) const fn new(margin: Nanos) -> Self {
-        Self { smoothed: None, variation: Nanos::ZERO, margin, backoff: 0 }
+        Self { smoothed: None, variation: Nanos::ZERO, margin, backoff: 0, all: (Nanos::ZERO, 0) }
     }
 
     /// A round trip took `rtt`.
     pub(super) fn sample(&mut self, rtt: Nanos) {
         self.backoff = 0;
+        self.all = (self.all.0.saturating_add(rtt), self.all.1 + 1);
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(rtt);
             self.variation = Nanos(rtt.0 / 2);
@@ -49,6 +52,11 @@ impl RttEstimator {
     /// SRTT; zero before anything was measured.
     pub(super) fn smoothed(&self) -> Nanos {
         self.smoothed.unwrap_or(Nanos::ZERO)
+    }
+
+    /// How long all round trips took together, and how many they are.
+    pub(super) const fn all(&self) -> (Nanos, u64) {
+        self.all
     }
 
     /// A time-out ran off: the next is twice as long (5.5).

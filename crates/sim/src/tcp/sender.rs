@@ -191,6 +191,12 @@ impl Sender {
         Some(self.rtt.smoothed()).filter(|rtt| *rtt > Nanos::ZERO)
     }
 
+    /// How long all round trips that were measured took together, and how many they are.
+    #[must_use]
+    pub const fn round_trips(&self) -> (Nanos, u64) {
+        self.rtt.all()
+    }
+
     /// Whether the other end has answered.
     #[must_use]
     pub const fn is_open(&self) -> bool {
