@@ -9,7 +9,8 @@ use evenkeel_settings::Diagnostics;
 use toml::{Table, Value};
 
 /// Words that 0.1 did not know: who writes one of them has seen a newer version.
-const NEWER: [&str; 24] = [
+const NEWER: [&str; 25] = [
+    "ack_filter",
     "also",
     "aqm",
     "attach",

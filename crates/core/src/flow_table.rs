@@ -108,12 +108,13 @@ impl PackedFlow {
         Self(words, family | last)
     }
 
-    /// The host that sent it, or that it is for, as a flow of its own.
+    /// The host that sent it, or that it is for, as a flow of its own: a host that does both is two.
     #[must_use]
     pub(crate) fn host(&self, source: bool) -> Self {
         let mut words = [0; 9];
         let at = if source { 0 } else { 4 };
-        words[..4].copy_from_slice(&self.0[at..at + 4]);
+        words[at..at + 4].copy_from_slice(&self.0[at..at + 4]);
+        words[8] = source.into();
         Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
     }
 

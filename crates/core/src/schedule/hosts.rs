@@ -85,6 +85,8 @@ pub(super) struct Host<T> {
     held: u32,
     /// Its flows of which something waits for a turn.
     waiting: u32,
+    /// On which side it counts.
+    side: usize,
     /// What a discipline keeps with it.
     pub(super) own: T,
 }
@@ -112,7 +114,7 @@ impl<T: Copy> Hosts<T> {
         if !fair.is_nested() {
             return Ok(None);
         }
-        let blank = Host { held: 0, waiting: 0, own };
+        let blank = Host { held: 0, waiting: 0, side: SOURCE, own };
         Ok(Some(Self {
             sides: fair.sides(),
             hosts: FlowList::new(fair.hosts(flows), seed, blank)?,
@@ -144,7 +146,7 @@ impl<T: Copy> Hosts<T> {
         for side in self.sides {
             let last = self.of[flow.index()][*side];
             let key = key.host(*side == SOURCE);
-            let id = if self.hosts.is_of(last, &key) { last } else { self.place(key) };
+            let id = if self.hosts.is_of(last, &key) { last } else { self.place(key, *side) };
             self.hold(id);
             self.of[flow.index()][*side] = id;
         }
@@ -152,10 +154,11 @@ impl<T: Copy> Hosts<T> {
 
     /// The place of a host. There is one for each host of each flow, but not for those that owners
     /// hold beyond: flows that find none share the first.
-    fn place(&mut self, key: PackedFlow) -> EntryId {
+    fn place(&mut self, key: PackedFlow, side: usize) -> EntryId {
         let hash = key.mixed();
         let found = self.hosts.find(hash, &key);
-        let id = found.or_else(|| self.hosts.insert(hash, key, self.blank, |_, _| ()));
+        let new = Host { side, ..self.blank };
+        let id = found.or_else(|| self.hosts.insert(hash, key, new, |_, _| ()));
         id.unwrap_or(EntryId::from_link(0))
     }
 
@@ -170,7 +173,8 @@ impl<T: Copy> Hosts<T> {
     pub(super) fn hold(&mut self, host: EntryId) {
         if !self.hosts.in_use(host) {
             self.hosts.begin(host);
-            *self.hosts.get_mut(host) = self.blank;
+            let known = self.hosts.get_mut(host);
+            *known = Host { side: known.side, ..self.blank };
         }
         self.hosts.get_mut(host).held += 1;
     }
@@ -188,7 +192,7 @@ impl<T: Copy> Hosts<T> {
     #[inline]
     pub(super) fn waits(&mut self, flow: EntryId, waits: bool) {
         for side in self.sides {
-            let waiting = &mut self.hosts.get_mut(self.of[flow.index()][*side]).waiting;
+            let Host { waiting, side, .. } = self.hosts.get_mut(self.of[flow.index()][*side]);
             let busy = &mut self.busy[*side];
             if waits {
                 *busy += u32::from(*waiting == 0);

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::common::TestPacket;
 use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::schedule::Treated;
-use evenkeel_core::schedule::buffer::Buffer;
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::{BitRate, FlowKey, Nanos, Packet, Scheduler};
+use evenkeel_core::{BitRate, FlowKey, Nanos, Packet, Reason, Scheduler};
 
 /// Where the other ends of the flows are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,6 +177,50 @@ fn a_flow_goes_over_to_the_busier_of_its_hosts() {
             let bytes = shares(queues, Peers::Sources, &flows, 8_000);
             let part = bytes[last] / bytes.iter().sum::<f64>();
             assert!((part - 0.5).abs() < 0.01, "{name} {last}: {bytes:?}");
+        }
+    }
+}
+
+/// Hosts that talk to each other are on both sides, one has no address yet, and there are fewer
+/// places than flows: whatever comes and goes, nothing is lost count of.
+#[test]
+fn hosts_on_both_sides_are_kept_apart() {
+    let flows = KnownFlows::up_to(6);
+    let buffer = Buffer::packets(40);
+    for aqm in [ElasticAqm::default(), ElasticAqm::cobalt()] {
+        let pdrr = PdrrConfig { fair: Fair::HostFlow, aqm, buffer, flows, ..PdrrConfig::default() };
+        let pfq = PfqConfig { fair: Fair::HostFlow, aqm, buffer, flows, ..PfqConfig::default() };
+        for mut queues in [at_20_mbps(Pdrr::new(pdrr).unwrap()), at_20_mbps(Pfq::new(pfq).unwrap())]
+        {
+            let (mut state, mut now, mut held) = (1u64, Nanos::from_secs(1), 0u64);
+            let mut below = |end: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                ((state >> 33) * end) >> 31
+            };
+            for _ in 0..60_000 {
+                now += Nanos(below(400_000));
+                let mut lost = 0;
+                let mut drop = |_: TestPacket, _: Reason| lost += 1;
+                match below(200) {
+                    0 => queues.drain(&mut |_| held -= 1),
+                    1..=105 => {
+                        let [source, destination] = [0, 1].map(|_| {
+                            let host = below(5) as u8;
+                            // Nobody, as who asks for an address.
+                            let unknown = host == 0;
+                            let known = Ipv4Addr::new(10, 0, 0, host);
+                            IpAddr::V4(if unknown { Ipv4Addr::UNSPECIFIED } else { known })
+                        });
+                        let packet = packet(Peers::One, 1, below(3) as u16, 1_500, now);
+                        let flow = FlowKey { source, destination, ..packet.flow };
+                        held += 1;
+                        let _ = queues.enqueue(now, TestPacket { flow, ..packet }, &mut drop);
+                    }
+                    _ => held -= u64::from(queues.dequeue(now, &mut drop).is_some()),
+                }
+                held -= lost;
+                assert_eq!(queues.meters().backlog.packets, held);
+            }
         }
     }
 }
