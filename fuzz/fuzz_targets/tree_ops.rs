@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use evenkeel_core::aqm::elastic::ElasticAqm;
-use evenkeel_core::schedule::tree::{Kind, Plan, PlanNode, Tree, TreeConfig};
-use evenkeel_core::{BitRate, Bytes, Nanos, Reason, Scheduler};
+use evenkeel_core::schedule::tree::{Kind, Plan, PlanNode, Tree, TreeConfig, Within};
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::{BitRate, Bytes, Nanos, Reason, Scheduler, Weight};
 use evenkeel_fuzz::harness::{Mail, TestPacket, flow};
 use libfuzzer_sys::fuzz_target;
 
@@ -73,6 +74,11 @@ fuzz_target!(|case: Case| {
         quantum: Bytes(256 + u64::from(case.quantum)),
         aqm: if case.aqm { ElasticAqm::cobalt() } else { ElasticAqm::default() },
         buffer: 1 + u32::from(case.buffer),
+        within: match case.buffer % 3 {
+            0 => Within::Flows,
+            1 => Within::Hosts { send: case.aqm },
+            _ => Within::Classes(PerClass::new([30, 100].map(Weight), Weight(300))),
+        },
         ..TreeConfig::default()
     };
     // A quantum of more than 65,535 is refused, too.

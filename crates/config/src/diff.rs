@@ -78,7 +78,9 @@ fn trees(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
             out.push(format!("{at} is new: {} subscribers", tree.list.subscribers()));
             continue;
         };
-        for Changed { name, was, is, .. } in changes(&known.section, &tree.section, &[]) {
+        for Changed { name, was, is, .. } in
+            changes(&known.section, &tree.section, &new.class_names())
+        {
             value(out, &format!("{at}: {name}"), was, is);
         }
         lists(out, &at, &known.list, &tree.list);

@@ -111,7 +111,8 @@ pub fn router_from_table(
     };
     let services = services_of(reader, &fields);
     let classes = classes_of(reader, &fields, &services);
-    let trees = trees_of(reader, &fields, &ports, lists);
+    let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
+    let trees = trees_of(reader, &fields, &ports, lists, &names);
     let links = links_of(reader, &fields, &ports, &classes, &trees)?;
     let section = fields.table("router")?;
     let router = router_of(reader, section, &links)?;
@@ -127,7 +128,6 @@ pub fn router_from_table(
     }
     check_realtime(reader, section, router.realtime, router.mode);
     check_monitor(reader, section, &router);
-    let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let fairdrop = match fields.table("fairdrop") {
         Some(table) => Some(fairdrop_of(reader, table, &names)?),
         None => None,

@@ -29,8 +29,8 @@ impl RouterConfig {
         write("class", Some(tables(&self.classes)));
         let links = self.own_links().map(|one| link(one, &names)).collect();
         write("link", Some(Value::Array(links)));
-        let trees: Vec<_> = self.trees.iter().map(|tree| tree.section.clone()).collect();
-        write("tree", Some(tables(&trees)).filter(|_| !trees.is_empty()));
+        let trees: Vec<_> = self.trees.iter().map(|tree| table(&tree.section, &names)).collect();
+        write("tree", (!trees.is_empty()).then_some(Value::Array(trees)));
         write("fairdrop", self.fairdrop.as_ref().map(|section| table(section, &names)));
         write("cluster", self.cluster.as_ref().map(|section| table(section, &names)));
         write("balancer", self.balancer.as_ref().map(|section| table(section, &names)));
@@ -68,7 +68,7 @@ impl RouterConfig {
             write("[[link]]", link_lines(link, &names));
         }
         for tree in &self.trees {
-            write("[[tree]]", lines(&tree.section, &[]));
+            write("[[tree]]", lines(&tree.section, &names));
         }
         let mut section = |header: &str, lines: Option<String>| {
             lines.into_iter().for_each(|lines| write(header, lines));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::schedule::tree::{
-    CAP_RANGE, Kind as NodeKind, LINK, MOST_NODES, Plan, PlanNode, UNKNOWN,
+    CAP_RANGE, Kind as NodeKind, LINK, MOST_NODES, Plan, PlanNode, UNKNOWN, Within,
 };
-use evenkeel_core::settings::Kind;
-use evenkeel_core::{BitRate, settings, words};
+use evenkeel_core::settings::{Kind, PerClass};
+use evenkeel_core::{BitRate, Weight, settings, words};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::{Diagnostics, settings_of};
 
@@ -32,6 +32,19 @@ words! {
     }
 }
 
+words! {
+    /// Who shares what a subscriber has.
+    pub enum Shares {
+        /// Its flows.
+        #[default]
+        Flow = "flow",
+        /// Its hosts, and within each its flows.
+        Host = "host",
+        /// Classes by `weight`, and within each the flows.
+        Class = "class",
+    }
+}
+
 /// A cap of a node.
 const CAP: Kind = Kind::Rate { min: BitRate(*CAP_RANGE.start()), max: BitRate(*CAP_RANGE.end()) };
 
@@ -51,6 +64,10 @@ settings! {
         reload down: Option<String> = None, written NAME, absent "what they receive is not shared";
         /// The port away from them: its link shares what they send.
         reload up: Option<String> = None, written NAME, absent "what they send is not shared";
+        /// Who shares what a subscriber has.
+        reload fair: Shares = Shares::Flow;
+        /// The weight of each class, in percent of the usual share.
+        reload weight: PerClass<Weight> = PerClass::all(Weight(100)), with fair ["class"];
         /// Most that all whom no line names receive together.
         reload unknown_down: Option<BitRate> = None, written CAP, absent "no cap of their own";
         /// Most that all whom no line names send together.
@@ -164,6 +181,15 @@ impl SubscriberTree {
     /// The entry at a place.
     fn entry_at(&self, place: u32) -> Option<usize> {
         self.by_place.get(place as usize).filter(|at| **at != u32::MAX).map(|at| *at as usize)
+    }
+
+    /// Who shares what a subscriber has on the link where `receive` is who they are, or not.
+    fn within(&self, receive: bool) -> Within {
+        match self.section.fair {
+            Shares::Flow => Within::Flows,
+            Shares::Host => Within::Hosts { send: !receive },
+            Shares::Class => Within::Classes(self.section.weight.clone()),
+        }
     }
 
     /// What the packets of a place are found by, in words.
@@ -285,6 +311,7 @@ pub(crate) fn trees_of(
     file: &Fields,
     ports: &[PortConfig],
     lists: &[GivenList],
+    classes: &[&str],
 ) -> Vec<SubscriberTree> {
     let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let mut names = crate::parse::Unique::new("tree");
@@ -292,7 +319,7 @@ pub(crate) fn trees_of(
     let mut trees = Vec::new();
     for fields in file.tables("tree") {
         names.check(reader, fields, "name");
-        let Some(section) = settings_of::<TreeSection>(reader, fields, &[]) else { continue };
+        let Some(section) = settings_of::<TreeSection>(reader, fields, classes) else { continue };
         for (key, port) in [("down", &section.down), ("up", &section.up)] {
             let Some(port) = port else { continue };
             if !known.contains(&port.as_str()) {
@@ -331,12 +358,16 @@ pub(crate) fn plant(
         let stated = file.tables("link").find(|fields| {
             fields.text("port") == Some(link.port.as_str()) && fields.given("discipline")
         });
-        let plan = trees.iter().find_map(|tree| tree.plan_of(&link.port));
+        let plan = trees.iter().find_map(|tree| {
+            tree.plan_of(&link.port).map(|(plan, receive)| (plan, tree.within(receive)))
+        });
         match (plan, &mut link.discipline, stated) {
-            (Some((plan, _)), DisciplineConfig::Tree(config), _) => config.plan = Arc::clone(plan),
-            (Some((plan, _)), discipline, None) => {
+            (Some((plan, within)), DisciplineConfig::Tree(config), _) => {
+                (config.plan, config.within) = (Arc::clone(plan), within);
+            }
+            (Some((plan, within)), discipline, None) => {
                 if let Ok(DisciplineConfig::Tree(mut config)) = parse_discipline(USUAL, &[]) {
-                    config.plan = Arc::clone(plan);
+                    (config.plan, config.within) = (Arc::clone(plan), within);
                     *discipline = DisciplineConfig::Tree(config);
                 }
             }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use evenkeel_config::subscribers::{Entry, Role, SubscriberChange};
 use evenkeel_config::{DisciplineConfig, RouterConfig, diff};
-use evenkeel_core::BitRate;
-use evenkeel_core::schedule::tree::{Kind, LINK, UNKNOWN};
+use evenkeel_core::schedule::tree::{Kind, LINK, UNKNOWN, Within};
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::{BitRate, Weight};
 
 const ROUTER: &str = "
 [[port]]
@@ -46,6 +47,35 @@ fn with_list(list: &str) -> Result<RouterConfig, String> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("list.csv"), list).unwrap();
     load(folder.path(), &ROUTER.replace("LIST", "list.csv"))
+}
+
+/// Who shares what a subscriber has is who receives on the way down, and who sends on the way up.
+#[test]
+fn hosts_or_classes_share_a_plan() {
+    let within = |rest: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("list.csv"), LIST).unwrap();
+        let router = format!("{}{rest}", ROUTER.replace("LIST", "list.csv"));
+        let config = load(folder.path(), &router)?;
+        Ok(["lan", "wan"].map(|link| {
+            let DisciplineConfig::Tree(tree) = &config.link(link).unwrap().discipline else {
+                panic!("{link} has no tree")
+            };
+            tree.within.clone()
+        }))
+    };
+    assert_eq!(within(""), Ok([Within::Flows, Within::Flows]));
+    let hosts = [false, true].map(|send| Within::Hosts { send });
+    assert_eq!(within("fair = \"host\"\n"), Ok(hosts));
+    let classes = "fair = \"class\"\nweight = { voice = 400 }\n\
+                   [[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n";
+    let weights = PerClass::new([100, 400].map(Weight), Weight(100));
+    let weights = Within::Classes(weights);
+    assert_eq!(within(classes), Ok([weights.clone(), weights]));
+    let wrong: Result<_, String> = within("fair = \"class\"\nweight = { vioce = 400 }\n");
+    assert!(wrong.unwrap_err().contains("vioce"));
+    let idle: Result<_, String> = within("fair = \"host\"\nweight = 400\n");
+    assert!(idle.unwrap_err().contains("only together with fair = \"class\""));
 }
 
 #[test]

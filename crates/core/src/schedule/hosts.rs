@@ -114,14 +114,23 @@ impl<T: Copy> Hosts<T> {
         if !fair.is_nested() {
             return Ok(None);
         }
+        Self::on(fair.sides(), flows, seed, own).map(Some)
+    }
+
+    /// For so many flows, each of which is of one group, whatever that is.
+    pub(super) fn groups(flows: u32, seed: u64, own: T) -> Result<Self, SettingError> {
+        Self::on(&[SOURCE], flows, seed, own)
+    }
+
+    fn on(sides: &'static [usize], flows: u32, seed: u64, own: T) -> Result<Self, SettingError> {
         let blank = Host { held: 0, waiting: 0, side: SOURCE, own };
-        Ok(Some(Self {
-            sides: fair.sides(),
-            hosts: FlowList::new(fair.hosts(flows), seed, blank)?,
+        Ok(Self {
+            sides,
+            hosts: FlowList::new(flows * sides.len() as u32, seed, blank)?,
             blank,
             of: alloc::vec![[EntryId::from_link(0); 2]; flows as usize],
             busy: [0; 2],
-        }))
+        })
     }
 
     #[inline]
@@ -144,12 +153,21 @@ impl<T: Copy> Hosts<T> {
     pub(super) fn begin(&mut self, flow: EntryId, packet: &impl Packet) {
         let key = packet.packed_flow();
         for side in self.sides {
-            let last = self.of[flow.index()][*side];
-            let key = key.host(*side == SOURCE);
-            let id = if self.hosts.is_of(last, &key) { last } else { self.place(key, *side) };
-            self.hold(id);
-            self.of[flow.index()][*side] = id;
+            self.join_on(*side, flow, key.host(*side == SOURCE));
         }
+    }
+
+    /// A flow comes into use, and is of the group of this key.
+    pub(super) fn join(&mut self, flow: EntryId, group: PackedFlow) -> EntryId {
+        self.join_on(SOURCE, flow, group)
+    }
+
+    fn join_on(&mut self, side: usize, flow: EntryId, key: PackedFlow) -> EntryId {
+        let last = self.of[flow.index()][side];
+        let id = if self.hosts.is_of(last, &key) { last } else { self.place(key, side) };
+        self.hold(id);
+        self.of[flow.index()][side] = id;
+        id
     }
 
     /// The place of a host. There is one for each host of each flow, but not for those that owners
@@ -223,6 +241,12 @@ impl<T: Copy> Hosts<T> {
     pub(super) fn siblings(&self, flow: EntryId) -> u32 {
         let waiting = |side: &usize| self.hosts.get(self.of(flow, *side)).waiting;
         self.sides.iter().map(waiting).max().unwrap_or(1).max(1)
+    }
+
+    /// What is kept with the group of a flow.
+    #[inline]
+    pub(super) fn own_of(&self, flow: EntryId) -> T {
+        self.hosts.get(self.of(flow, SOURCE)).own
     }
 
     /// Upper bound of the hosts that share the link, exact where all are on one side.

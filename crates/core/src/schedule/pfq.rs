@@ -191,6 +191,8 @@ pub struct Pfq<P> {
     longest: Longest,
     /// Whose flows they are, where hosts share.
     hosts: Option<Hosts<()>>,
+    /// No hosts share, and no acknowledgements are looked for: asked once per packet.
+    is_plain: bool,
     /// vt.
     virtual_time: u64,
     total: Backlog,
@@ -228,6 +230,7 @@ impl<P: Packet> Pfq<P> {
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             service: Calendar::new(config.flows.most()),
             longest: Longest::new(config.flows.most()),
+            is_plain: !config.fair.is_nested() && !config.ack_filter,
             hosts: Hosts::new(config.fair, config.flows.most(), config.flows.seed, ())?,
             virtual_time: 0,
             total: Backlog::default(),
@@ -307,7 +310,6 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         if begins && let Some(hosts) = &mut self.hosts {
             hosts.begin(id, &packet);
         }
-        let siblings = self.siblings(id);
         let flow = self.flows.get_mut(id);
         let listed = flow.is_listed(self.virtual_time, self.purges);
         if !listed {
@@ -318,12 +320,12 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
             && (!listed || u64::from(flow.offered) < self.config.quantum.0)
             && self.config.flows.may_start(self.priority.bytes, length);
         flow.finish += length.0;
+        let mut waits = false;
         self.flips += u64::from(flow.flips.note(!streaming));
         if streaming {
             flow.offered = flow.offered.saturating_add(u16::try_from(counted).unwrap_or(u16::MAX));
             flow.urgent = flow.urgent.saturating_add(counted);
             self.priority_bytes += length;
-            flow.finish += length.0 * (siblings - 1);
             let prev = flow.last;
             let tag = Tag { flow: member, prev, next: NIL };
             let at = self.slab.push(&mut self.priority, packet, tag);
@@ -334,21 +336,16 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
             flow.last = at;
         } else {
             flow.elastic = true;
-            if flow.fifo.is_empty() {
-                self.busy += 1;
-                if let Some(hosts) = &mut self.hosts {
-                    hosts.waits(id, true);
-                }
-            }
+            waits = flow.fifo.is_empty();
+            self.busy += usize::from(waits);
             let tag = Tag { flow: member, prev: NIL, next: NIL };
             self.slab.push(&mut flow.fifo, packet, tag);
-            if self.config.ack_filter {
-                self.filter(id, dropped);
-            }
         }
-        let flow = self.flows.get_mut(id);
         let backlog = flow.backlog();
         self.longest.grown(member, &mut flow.place, backlog);
+        if !self.is_plain {
+            self.queued(id, (!streaming).then_some(waits), length, dropped);
+        }
         if begins {
             let key = self.flows.get(id).key();
             self.flows.begin(id);
@@ -416,6 +413,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         self.config.set_live(change, 1)?;
         self.slab.reserve(self.config.buffer.places());
         self.room = self.config.buffer.at(self.rate);
+        self.is_plain = self.hosts.is_none() && !self.config.ack_filter;
         Ok(Wake::No)
     }
 

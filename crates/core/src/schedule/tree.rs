@@ -59,7 +59,9 @@
 //!
 //! Memory: some 300 bytes for each node, and the packets and flows of a buffer that all share.
 //!
-//! Not implemented: a shaper in front (`peek_len` tells nothing); hosts within a subscriber.
+//! **Within a subscriber** flows share, or first its hosts, or classes by weight ([`Within`]).
+//!
+//! Not implemented: a shaper in front (`peek_len` tells nothing).
 
 mod change;
 mod flow;
@@ -70,6 +72,7 @@ mod plan;
 mod serve;
 mod turns;
 mod wheel;
+mod within;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -96,6 +99,8 @@ pub use plan::{
 };
 use turns::UNIT;
 use wheel::Wheel;
+use within::Groups;
+pub use within::Within;
 
 /// Valid quanta, in bytes.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
@@ -120,6 +125,10 @@ settings! {
     plain {
         /// The tree.
         plan: Arc<Plan> = Arc::new(Plan::default());
+        /// Who shares what a subscriber has.
+        within: Within = Within::Flows;
+        /// How many classes packets have.
+        classes: u16 = 1;
         /// Seed of the hash by which flows are found.
         seed: u64 = 0;
     }
@@ -155,7 +164,8 @@ impl Discipline for TreeConfig {
     fn memory(&self, packet: u64) -> u64 {
         let node = size_of::<Hot>() + size_of::<Cold>() + size_of::<NodeMeters>() + 2 * 10 + 8;
         let nodes = u64::from(self.places()) * node as u64;
-        nodes + memory_of_flows(self.flows(), self.buffer, packet)
+        let flows = self.flows() + self.within.groups(self.flows());
+        nodes + memory_of_flows(flows, self.buffer, packet)
     }
 
     fn build<P: Packet>(self) -> Result<Tree<P>, SettingError> {
@@ -165,6 +175,10 @@ impl Discipline for TreeConfig {
     /// It holds back who is at a cap.
     fn promise(&self) -> Promise {
         Promise::Nodes
+    }
+
+    fn for_classes(&mut self, classes: u16) {
+        self.classes = classes;
     }
 
     fn seed(&mut self, seed: u64) {
@@ -193,6 +207,8 @@ pub struct Tree<P> {
     /// With each packet, its flow.
     slab: Slab<P, u32>,
     flows: FlowList<Flow>,
+    /// Whose these are within a subscriber, where hosts or classes share.
+    groups: Option<Groups>,
     /// The subscribers by what waits.
     longest: Longest,
     backlog: Backlog,
@@ -219,6 +235,7 @@ impl<P: Packet> Tree<P> {
             assures_all: true,
             slab: Slab::new(config.buffer),
             flows: FlowList::new(config.flows(), config.seed, Flow::NEW)?,
+            groups: Groups::new(&config.within, config.flows(), config.seed, config.classes)?,
             longest: Longest::new(places),
             backlog: Backlog::default(),
             busy_flows: 0,

@@ -34,6 +34,7 @@ mod shared;
 mod shared_flows;
 mod small_scopes;
 mod tree;
+mod tree_within;
 mod wfq_altq;
 mod wire;
 mod workers;

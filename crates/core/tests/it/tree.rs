@@ -7,19 +7,20 @@ use crate::common::{Mail, TestPacket, flow};
 use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::reference::{TreeNode, tree_filling};
 use evenkeel_core::schedule::tree::{
-    Kind, LINK, Plan, PlanError, PlanNode, Tree, TreeConfig, UNKNOWN,
+    Kind, LINK, Plan, PlanError, PlanNode, Tree, TreeConfig, UNKNOWN, Within,
 };
-use evenkeel_core::{BitRate, Nanos, Packet, Reason, Scheduler};
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::{BitRate, Nanos, Packet, Reason, Scheduler, Weight};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-fn mail(to: u32, number: u64, length: u32, flow_number: u8, now: Nanos) -> Mail {
+pub(crate) fn mail(to: u32, number: u64, length: u32, flow_number: u8, now: Nanos) -> Mail {
     let packet =
         TestPacket { arrival: now, flow: flow(flow_number), ..TestPacket::new(number, 0, length) };
     Mail { packet, to }
 }
 
-const fn mbps(rate: u64) -> Option<BitRate> {
+pub(crate) const fn mbps(rate: u64) -> Option<BitRate> {
     Some(BitRate(rate * 1_000_000))
 }
 
@@ -27,11 +28,11 @@ const fn inner(parent: u32, cap: Option<BitRate>) -> PlanNode {
     PlanNode { kind: Kind::Inner, parent, cap, guarantee: BitRate(0), weight: 0 }
 }
 
-const fn leaf(parent: u32, cap: Option<BitRate>) -> PlanNode {
+pub(crate) const fn leaf(parent: u32, cap: Option<BitRate>) -> PlanNode {
     PlanNode { kind: Kind::Leaf, ..inner(parent, cap) }
 }
 
-fn plan(nodes: &[PlanNode]) -> Arc<Plan> {
+pub(crate) fn plan(nodes: &[PlanNode]) -> Arc<Plan> {
     let mut plan = Plan::default();
     for (at, node) in (UNKNOWN + 1..).zip(nodes) {
         plan.put(at, *node).unwrap();
@@ -418,11 +419,17 @@ proptest! {
     fn nothing_is_lost_whatever_happens(
         ops in prop::collection::vec((0u8..100, any::<u8>(), any::<u16>()), 1..400),
         aqm in any::<bool>(),
+        within in 0..4u8,
     ) {
         let plans = plans();
         let aqm = if aqm { ElasticAqm::cobalt() } else { ElasticAqm::default() };
-        let config =
-            TreeConfig { plan: Arc::clone(&plans[0]), aqm, buffer: 40, ..TreeConfig::default() };
+        let within = match within {
+            0 => Within::Flows,
+            1 | 2 => Within::Hosts { send: within == 1 },
+            _ => Within::Classes(PerClass::new([30, 100].map(Weight), Weight(300))),
+        };
+        let plan = Arc::clone(&plans[0]);
+        let config = TreeConfig { plan, aqm, buffer: 40, within, ..TreeConfig::default() };
         let mut tree: Tree<Mail> = Tree::new(config).unwrap();
         let mut now = Nanos::from_secs(5);
         let (mut came, mut gone, mut planted) = (0u64, 0u64, 0u64);

@@ -16,8 +16,8 @@
 
 use alloc::vec::Vec;
 
-use super::PdrrConfig;
 use super::flow::Flow;
+use super::{Fair, PdrrConfig};
 use crate::flow_table::EntryId;
 use crate::packet::Packet;
 use crate::schedule::flow_list::{Chain, FlowList, Links};
@@ -42,8 +42,10 @@ struct Turns {
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
     hosts: hosts::Hosts<Turns>,
-    /// On which side the host is that each active flow takes its turns with.
-    side: Vec<u8>,
+    /// The host that each active flow takes its turns with, and on which side that is.
+    of: Vec<(EntryId, u8)>,
+    /// Hosts may be on either side.
+    either: bool,
     links: Links,
     /// The host in service, which is not in the list of turns.
     pub(super) current: Option<EntryId>,
@@ -73,7 +75,8 @@ impl Hosts {
         let hosts = hosts::Hosts::new(config.fair, most, seed, turns)?;
         Ok(hosts.map(|hosts| Self {
             hosts,
-            side: alloc::vec![0; most as usize],
+            of: alloc::vec![(EntryId::from_link(0), 0); most as usize],
+            either: config.fair == Fair::HostFlow,
             links: Links::new(most),
             current: None,
             busy: 0,
@@ -83,7 +86,7 @@ impl Hosts {
     /// The host that a flow takes its turns with.
     #[inline]
     fn of(&self, flow: EntryId) -> EntryId {
-        self.hosts.of(flow, self.side[flow.index()].into())
+        self.of[flow.index()].0
     }
 
     /// A flow becomes active. The host, if it has to be put among those that take turns.
@@ -95,8 +98,8 @@ impl Hosts {
 
     /// A flow takes its turns with the host on this side. The host, if it took none.
     fn join(&mut self, flow: EntryId, side: usize) -> Option<EntryId> {
-        self.side[flow.index()] = side as u8;
         let id = self.hosts.of(flow, side);
+        self.of[flow.index()] = (id, side as u8);
         let host = self.hosts.get_mut(id);
         self.links.push(&mut host.flows, flow.link());
         let joins = !host.listed;
@@ -110,14 +113,19 @@ impl Hosts {
     /// The side on which a flow would take its turns, if it is not the one where it does.
     #[inline]
     fn changes_to(&self, flow: EntryId) -> Option<usize> {
-        let side = self.side[flow.index()].into();
+        if !self.either {
+            return None;
+        }
+        let side = self.of[flow.index()].1.into();
         let busier = self.hosts.busier(flow, side);
         (busier != side).then_some(busier)
     }
 
     /// A flow's FIFO gets its first packet. A host, if that takes turns from now on.
     pub(super) fn fills(&mut self, flow: EntryId) -> Option<EntryId> {
-        self.hosts.waits(flow, true);
+        if self.either {
+            self.hosts.waits(flow, true);
+        }
         let joins = self.changes_to(flow).and_then(|side| {
             let id = self.of(flow);
             self.links.unlink(&mut self.hosts.get_mut(id).flows, flow.link());
@@ -129,7 +137,9 @@ impl Hosts {
 
     /// A flow's FIFO has lost its last packet.
     pub(super) fn empties(&mut self, flow: EntryId) {
-        self.hosts.waits(flow, false);
+        if self.either {
+            self.hosts.waits(flow, false);
+        }
         self.count(flow, false);
     }
 

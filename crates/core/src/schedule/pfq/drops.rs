@@ -65,7 +65,10 @@ impl<P: Packet> Pfq<P> {
         self.total.packets -= 1;
         self.total.bytes -= Bytes(counted(&packet).into());
         if flow.fifo.is_empty() {
-            self.emptied(id);
+            self.busy -= 1;
+            if let Some(hosts) = &mut self.hosts {
+                hosts.waits(id, false);
+            }
         }
         Some(packet)
     }

@@ -5,6 +5,7 @@ use super::{AHEAD, Pfq};
 use crate::aqm::Codel;
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
+use crate::schedule::DropSink;
 use crate::schedule::calendar::GRAIN;
 use crate::schedule::flow_list::FlowList;
 use crate::schedule::hosts::Hosts;
@@ -68,15 +69,19 @@ impl<P: Packet> Pfq<P> {
     /// stamp, if it is not later.
     pub(super) fn serve_elastic(&mut self, id: EntryId) -> Option<P> {
         self.read_ahead();
-        let siblings = self.siblings(id);
         let flow = self.flows.get_mut(id);
         self.virtual_time = self.virtual_time.max(flow.start());
         let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
-        // One length it has paid for when it came.
-        flow.finish += length.0 * (siblings - 1);
-        let key = flow.key();
-        if flow.fifo.is_empty() {
-            self.emptied(id);
+        let emptied = flow.fifo.is_empty();
+        self.busy -= usize::from(emptied);
+        let mut key = flow.key();
+        if let Some(hosts) = &mut self.hosts {
+            // One length it has paid for when it came.
+            flow.finish += length.0 * u64::from(hosts.siblings(id) - 1);
+            key = flow.key();
+            if emptied {
+                hosts.waits(id, false);
+            }
         }
         self.service.pop();
         self.service.push(self.virtual_time, key, id.link());
@@ -175,18 +180,28 @@ impl<P: Packet> Pfq<P> {
         Some(id)
     }
 
-    /// How many flows share with this one what its host gets, itself among them.
-    #[inline]
-    pub(super) fn siblings(&self, id: EntryId) -> u64 {
-        self.hosts.as_ref().map_or(1, |hosts| hosts.siblings(id).into())
-    }
-
-    /// The last elastic packet of a flow has gone.
-    #[inline]
-    pub(super) fn emptied(&mut self, id: EntryId) {
-        self.busy -= 1;
+    /// A packet has been queued: elastic, with whether it is the first of its flow that waits, or
+    /// with priority. What its host pays, and whether it makes another one superfluous.
+    #[inline(never)] // so that who has neither does not pay for it
+    pub(super) fn queued(
+        &mut self,
+        id: EntryId,
+        elastic: Option<bool>,
+        length: Bytes,
+        dropped: &mut dyn DropSink<P>,
+    ) {
         if let Some(hosts) = &mut self.hosts {
-            hosts.waits(id, false);
+            match elastic {
+                None => {
+                    let more = u64::from(hosts.siblings(id) - 1);
+                    self.flows.get_mut(id).finish += length.0 * more;
+                }
+                Some(true) => hosts.waits(id, true),
+                Some(false) => {}
+            }
+        }
+        if elastic == Some(false) && self.config.ack_filter {
+            self.filter(id, dropped);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is known of a flow: one line of the cache.
 
 use super::turns::{Members, Turn};
+use super::within::Groups;
 use crate::aqm::Codel;
 use crate::flow_table::EntryId;
 use crate::schedule::flow_list::FlowList;
@@ -42,9 +43,10 @@ impl Flow {
     }
 }
 
-/// The flows of a subscriber, all alike.
+/// The flows of a subscriber, all alike but for what their groups get.
 pub(super) struct Flows<'a> {
     pub(super) flows: &'a mut FlowList<Flow>,
+    pub(super) groups: &'a mut Option<Groups>,
     pub(super) quantum: i32,
 }
 
@@ -55,8 +57,9 @@ impl Members for Flows<'_> {
     }
 
     #[inline]
-    fn quantum(&self, _member: u32) -> i32 {
-        self.quantum
+    fn quantum(&self, member: u32) -> i32 {
+        let of_group = |groups: &Groups| groups.quantum(EntryId::from_link(member), self.quantum);
+        self.groups.as_ref().map_or(self.quantum, of_group)
     }
 
     #[inline]
@@ -66,6 +69,10 @@ impl Members for Flows<'_> {
 
     #[inline]
     fn left(&mut self, member: u32) {
-        self.flows.end(EntryId::from_link(member));
+        let id = EntryId::from_link(member);
+        self.flows.end(id);
+        if let Some(groups) = &mut self.groups {
+            groups.end(id);
+        }
     }
 }

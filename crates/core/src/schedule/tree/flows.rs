@@ -2,8 +2,9 @@
 //! waits.
 
 use super::flow::{Flow, Flows};
-use super::node::fine;
+use super::node::{Cold, fine};
 use super::plan::LINK;
+use super::within::Groups;
 use super::{Backlog, Tree};
 use crate::aqm::elastic::Now;
 use crate::flow_table::{EntryId, PackedFlow};
@@ -30,6 +31,11 @@ impl<P: Packet> Tree<P> {
                 return self.refuse(leaf, packet, dropped);
             }
         }
+        // One that lost all it had may still be in a list.
+        let begins = !self.flows.in_use(id);
+        if begins && let Some(groups) = &mut self.groups {
+            groups.begin(id, leaf, &packet);
+        }
         let flow = self.flows.get_mut(id);
         let waits = flow.fifo.is_empty();
         self.slab.push(&mut flow.fifo, packet, id.link());
@@ -40,7 +46,7 @@ impl<P: Packet> Tree<P> {
         cold.bytes += length.0 as u32;
         self.longest.grown(leaf, &mut cold.place, Bytes(cold.bytes.into()));
         if waits {
-            self.flow_begins(id, leaf, now);
+            self.flow_begins(id, leaf, begins, now);
         }
         Treated::Queued
     }
@@ -80,16 +86,18 @@ impl<P: Packet> Tree<P> {
     }
 
     /// A flow has its first packet.
-    fn flow_begins(&mut self, id: EntryId, leaf: u32, now: Nanos) {
+    fn flow_begins(&mut self, id: EntryId, leaf: u32, begins: bool, now: Nanos) {
         let idle = self.flows.get(id).idle(now);
         self.flows.get_mut(id).aqm.blue.rested(idle);
         self.busy_flows += 1;
-        // One that lost all it had may still be in a list.
-        if !self.flows.in_use(id) {
+        if let Some(groups) = &mut self.groups {
+            self.cold[leaf as usize].groups += u32::from(groups.fills(id));
+        }
+        if begins {
             self.flows.begin(id);
-            let quantum = self.quantum();
-            let turns = &mut self.hot[leaf as usize].turns;
-            turns.enter(&mut Flows { flows: &mut self.flows, quantum }, id.link());
+            let mut turns = self.hot[leaf as usize].turns;
+            turns.enter(&mut self.members(), id.link());
+            self.hot[leaf as usize].turns = turns;
         }
         self.cold[leaf as usize].busy += 1;
         if self.cold[leaf as usize].busy == 1 {
@@ -98,8 +106,24 @@ impl<P: Packet> Tree<P> {
         }
     }
 
+    /// The flows of a subscriber as they take turns.
+    pub(super) fn members(&mut self) -> Flows<'_> {
+        let quantum = self.quantum();
+        Flows { flows: &mut self.flows, groups: &mut self.groups, quantum }
+    }
+
+    /// As many queues as there would have to be for each to have what a queue of this flow has.
+    pub(super) fn queues(&self, flow: EntryId, leaf: u32) -> u64 {
+        let Cold { busy, groups, .. } = self.cold[leaf as usize];
+        let by_group = |of: &Groups| u64::from(groups) * u64::from(of.siblings(flow));
+        self.groups.as_ref().map_or(busy.into(), by_group)
+    }
+
     /// A flow has sent or lost its last packet.
-    pub(super) fn flow_ends(&mut self, leaf: u32) {
+    pub(super) fn flow_ends(&mut self, flow: EntryId, leaf: u32) {
+        if let Some(groups) = &mut self.groups {
+            self.cold[leaf as usize].groups -= u32::from(groups.empties(flow));
+        }
         self.busy_flows -= 1;
         let mut node = leaf;
         loop {
@@ -151,8 +175,7 @@ impl<P: Packet> Tree<P> {
         let mut longest = (own.map_or(Bytes::ZERO, |flow| bytes(self, flow)), own.unwrap_or(NIL));
         let mut some = [NIL; 16];
         let mut count = 0;
-        let quantum = self.quantum();
-        turns.some(&mut Flows { flows: &mut self.flows, quantum }, |flow| {
+        turns.some(&mut self.members(), |flow| {
             some[count] = flow;
             count += 1;
         });
@@ -165,8 +188,8 @@ impl<P: Packet> Tree<P> {
         }
         let id = EntryId::from_link(victim);
         let judge = self.config.aqm.is_on().then(|| {
-            let cold = &self.cold[leaf as usize];
-            Now::new(&self.config.aqm, Nanos(cold.packets_time()), cold.busy.into(), now)
+            let packets = Nanos(self.cold[leaf as usize].packets_time());
+            Now::new(&self.config.aqm, packets, self.queues(id, leaf), now)
         });
         let flow = self.flows.get_mut(id);
         if let Some(judge) = judge {
@@ -181,7 +204,7 @@ impl<P: Packet> Tree<P> {
         self.uncount(leaf, Bytes(counted(&packet).into()));
         dropped.dropped(packet, Reason::LongestFlow);
         if is_empty {
-            self.flow_ends(leaf);
+            self.flow_ends(id, leaf);
             if self.cold[leaf as usize].busy == 0 {
                 self.fade(leaf);
             }
@@ -201,10 +224,9 @@ impl<P: Packet> Tree<P> {
 
     /// Everything that waits of a subscriber, flow by flow.
     pub(super) fn empty_leaf(&mut self, leaf: u32, into: &mut dyn FnMut(P)) {
-        let quantum = self.quantum();
         loop {
             let mut turns = self.hot[leaf as usize].turns;
-            let picked = turns.pick(&mut Flows { flows: &mut self.flows, quantum });
+            let picked = turns.pick(&mut self.members());
             self.hot[leaf as usize].turns = turns;
             let Some(picked) = picked else { break };
             let id = EntryId::from_link(picked);
@@ -212,9 +234,10 @@ impl<P: Packet> Tree<P> {
                 self.uncount(leaf, Bytes(counted(&packet).into()));
                 into(packet);
             }
-            let turns = &mut self.hot[leaf as usize].turns;
-            turns.leave(&mut Flows { flows: &mut self.flows, quantum }, picked);
-            self.flow_ends(leaf);
+            self.flow_ends(id, leaf);
+            let mut turns = self.hot[leaf as usize].turns;
+            turns.leave(&mut self.members(), picked);
+            self.hot[leaf as usize].turns = turns;
         }
         self.fade(leaf);
     }

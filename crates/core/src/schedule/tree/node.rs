@@ -163,6 +163,8 @@ pub(super) struct Cold {
     pub(super) packets: u32,
     /// Children, or flows, with something that waits, whether it may go or not.
     pub(super) busy: u32,
+    /// Hosts or classes of a subscriber with something that waits, where these share.
+    pub(super) groups: u32,
     /// Bytes that may wait of a subscriber.
     pub(super) room: u32,
     /// How long a packet and a half takes at its rate, ns.
@@ -296,6 +298,7 @@ impl Cold {
         bytes: 0,
         packets: 0,
         busy: 0,
+        groups: 0,
         room: 0,
         packets_time: 0,
         place: ListNumber::OUT,

@@ -1,6 +1,5 @@
 //! Which packet goes next, and what it costs whom.
 
-use super::flow::Flows;
 use super::node::{ASSURED_LISTED, CAPPED, Children, LEAF, LISTED, READY, coarse, fine};
 use super::plan::{LINK, MOST_LEVELS};
 use super::turns::UNIT;
@@ -304,9 +303,8 @@ impl<P: Packet> Tree<P> {
     /// The packet of a subscriber that goes next; `None`: the AQM dropped all of the flow whose
     /// turn it was.
     fn serve(&mut self, leaf: u32, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let quantum = self.quantum();
         let mut turns = self.hot[leaf as usize].turns;
-        let picked = turns.pick(&mut Flows { flows: &mut self.flows, quantum });
+        let picked = turns.pick(&mut self.members());
         self.hot[leaf as usize].turns = turns;
         let Some(picked) = picked else {
             // Not met with: a subscriber that takes turns has a flow that waits.
@@ -315,20 +313,21 @@ impl<P: Packet> Tree<P> {
         };
         let given = self.take(picked, leaf, now, dropped);
         let sent = given.as_ref().map_or(0, |packet| packet.wire_len().0);
-        let Self { flows, hot, .. } = self;
-        let flow = flows.get_mut(EntryId::from_link(picked));
+        let id = EntryId::from_link(picked);
+        let flow = self.flows.get_mut(id);
         flow.turn.deficit -= sent as i32 * UNIT;
         let is_empty = flow.fifo.is_empty();
-        let turns = &mut hot[leaf as usize].turns;
-        let mut members = Flows { flows, quantum };
+        let mut turns = self.hot[leaf as usize].turns;
         if is_empty {
-            turns.leave(&mut members, picked);
-            self.flow_ends(leaf);
+            self.flow_ends(id, leaf);
+            turns.leave(&mut self.members(), picked);
+            self.hot[leaf as usize].turns = turns;
             if given.is_none() && self.cold[leaf as usize].busy == 0 {
                 self.fade(leaf);
             }
         } else {
-            turns.sent(&mut members, picked);
+            turns.sent(&mut self.members(), picked);
+            self.hot[leaf as usize].turns = turns;
         }
         given
     }
@@ -341,11 +340,13 @@ impl<P: Packet> Tree<P> {
         now: Nanos,
         dropped: &mut dyn DropSink<P>,
     ) -> Option<P> {
-        let aqm = &self.config.aqm;
+        let judge = self.config.aqm.is_on().then(|| {
+            let packets = Nanos(self.cold[leaf as usize].packets_time());
+            let queues = self.queues(EntryId::from_link(picked), leaf);
+            Now::new(&self.config.aqm, packets, queues, now)
+        });
         let cold = &mut self.cold[leaf as usize];
         let meters = &mut self.meters[leaf as usize];
-        let packets = Nanos(cold.packets_time());
-        let judge = aqm.is_on().then(|| Now::new(aqm, packets, cold.busy.into(), now));
         let flow = self.flows.get_mut(EntryId::from_link(picked));
         let mut round = Round::default();
         let mut given = None;
