@@ -86,7 +86,7 @@ pub(super) struct Host<T> {
     /// Its flows of which something waits for a turn.
     waiting: u32,
     /// On which side it counts.
-    side: usize,
+    side: u8,
     /// What a discipline keeps with it.
     pub(super) own: T,
 }
@@ -123,7 +123,7 @@ impl<T: Copy> Hosts<T> {
     }
 
     fn on(sides: &'static [usize], flows: u32, seed: u64, own: T) -> Result<Self, SettingError> {
-        let blank = Host { held: 0, waiting: 0, side: SOURCE, own };
+        let blank = Host { held: 0, waiting: 0, side: SOURCE as u8, own };
         Ok(Self {
             sides,
             hosts: FlowList::new(flows * sides.len() as u32, seed, blank)?,
@@ -175,7 +175,7 @@ impl<T: Copy> Hosts<T> {
     fn place(&mut self, key: PackedFlow, side: usize) -> EntryId {
         let hash = key.mixed();
         let found = self.hosts.find(hash, &key);
-        let new = Host { side, ..self.blank };
+        let new = Host { side: side as u8, ..self.blank };
         let id = found.or_else(|| self.hosts.insert(hash, key, new, |_, _| ()));
         id.unwrap_or(EntryId::from_link(0))
     }
@@ -211,7 +211,7 @@ impl<T: Copy> Hosts<T> {
     pub(super) fn waits(&mut self, flow: EntryId, waits: bool) {
         for side in self.sides {
             let Host { waiting, side, .. } = self.hosts.get_mut(self.of[flow.index()][*side]);
-            let busy = &mut self.busy[*side];
+            let busy = &mut self.busy[usize::from(*side)];
             if waits {
                 *busy += u32::from(*waiting == 0);
                 *waiting += 1;

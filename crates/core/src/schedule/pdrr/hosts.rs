@@ -30,8 +30,8 @@ use crate::units::Bytes;
 struct Turns {
     /// Its active flows that take their turns with it, in their order.
     flows: Chain,
-    /// Bytes that it may still send in its turn.
-    deficit: i64,
+    /// Bytes that it may still send in its turn; a debt beyond 2 GB is as large.
+    deficit: i32,
     /// How many of `flows` have packets in their FIFOs.
     waiting: u32,
     /// It takes turns: it has flows, or had some since its last one.
@@ -165,12 +165,14 @@ impl Hosts {
     #[inline]
     pub(super) fn spends(&mut self, flow: EntryId, length: Bytes) {
         let id = self.of(flow);
-        self.hosts.get_mut(id).deficit -= length.0 as i64;
+        let host = self.hosts.get_mut(id);
+        host.deficit = host.deficit.saturating_sub_unsigned(length.0 as u32);
     }
 
     /// A host's turn begins.
     pub(super) fn turn(&mut self, host: EntryId, quantum: Bytes) {
-        self.hosts.get_mut(host).deficit += quantum.0 as i64;
+        let deficit = &mut self.hosts.get_mut(host).deficit;
+        *deficit = deficit.saturating_add(quantum.0 as i32);
         self.current = Some(host);
     }
 
@@ -207,7 +209,7 @@ impl Hosts {
                     None => continue,
                 }
             }
-            if i64::from(flow.fifo.head_len()) <= host.deficit {
+            if i64::from(flow.fifo.head_len()) <= i64::from(host.deficit) {
                 return Next::Send(at);
             }
             // A host that has nothing left waits for its turn, the flow for that of its host.
