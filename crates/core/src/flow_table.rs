@@ -108,7 +108,7 @@ impl PackedFlow {
         Self(words, family | last)
     }
 
-    /// The host that sent it, or that it is for, as a flow of its own: a host that does both is two.
+    /// The host that sent it, or that it is for, as a flow of its own. One that does both is two.
     #[must_use]
     pub(crate) fn host(&self, source: bool) -> Self {
         let mut words = [0; 9];

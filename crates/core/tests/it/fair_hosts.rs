@@ -1,5 +1,5 @@
-//! PDRR and PFQ by hosts: a host gets what another gets, however many flows it has, and within it each flow
-//! what its siblings get.
+//! PDRR and PFQ by hosts: a host gets what another gets, however many flows it has, and within it
+//! each flow what its siblings get.
 
 use std::net::{IpAddr, Ipv4Addr};
 
