@@ -58,8 +58,8 @@
 //! come; a flow whose tag is no more than vt then is not listed any more. What counts as taken in
 //! with priority, bytes(f) and pb, stays as published.
 //!
-//! **Hosts** (`fair`). Where hosts share and within each its flows, a packet moves its flow's tag on
-//! by as many lengths as flows of the busier of its two hosts have elastic packets waiting:
+//! **Hosts** (`fair`). Where hosts share and within each its flows, a packet moves its flow's tag
+//! on by as many lengths as flows of the busier of its two hosts have elastic packets waiting:
 //! start-time fair queueing with the weights of CAKE's host isolation. An elastic packet does so
 //! when it is sent, so that stamps within a queue stay without gaps; one with priority when it
 //! comes.
