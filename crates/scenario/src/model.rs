@@ -261,6 +261,9 @@ words! {
         /// RFC 8257: gives way by the part of its bytes that came marked; needs `ecn`. In virtual
         /// time only.
         Dctcp = "dctcp",
+        /// BBR as the kernel has it: in the lab only. What it answers to is not published as a
+        /// law that a simulated one could be held to.
+        Bbr = "bbr",
     }
 }
 

@@ -102,6 +102,13 @@ fn connect(
         Congestion::Reno => tcp::Congestion::Reno,
         Congestion::Cubic => tcp::Congestion::Cubic { fast_convergence: true },
         Congestion::Dctcp => tcp::Congestion::Dctcp,
+        Congestion::Bbr => {
+            return Err(SimError::Congestion {
+                place: traffic.place.clone(),
+                traffic: traffic.name.clone(),
+                congestion: job.congestion.name(),
+            });
+        }
     };
     let ecn = match job.ecn {
         Ecn::None => Codepoint::NotEct,

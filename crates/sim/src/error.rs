@@ -49,6 +49,19 @@ pub enum SimError {
         /// The link.
         link: String,
     },
+    /// Traffic has a congestion control that only the kernel has.
+    #[error(
+        "{place}: traffic {traffic}: congestion = {congestion:?} is the kernel's: `evenkeel lab` \
+         runs it"
+    )]
+    Congestion {
+        /// Where it stands, `file:line`.
+        place: String,
+        /// The traffic.
+        traffic: String,
+        /// The congestion control.
+        congestion: &'static str,
+    },
     /// A router's pipeline refuses its configuration.
     #[error("router {router}: {source}")]
     Router {

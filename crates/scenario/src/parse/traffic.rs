@@ -128,7 +128,7 @@ fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Optio
     let ecn = section.ecn;
     let refused = match (congestion, ecn) {
         (Congestion::Dctcp, Ecn::None) => Some("dctcp answers to marks: give it ecn"),
-        (Congestion::Cubic | Congestion::Reno, Ecn::Ect1) => Some(
+        (Congestion::Cubic | Congestion::Reno | Congestion::Bbr, Ecn::Ect1) => Some(
             "ECT(1) is for congestion = \"dctcp\", which answers as L4S asks for (RFC 9331, 4)",
         ),
         _ => None,

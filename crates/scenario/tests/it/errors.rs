@@ -319,6 +319,10 @@ fn marks() {
     for (keys, wanted) in [
         ("congestion = \"dctcp\"", "s.toml:33: traffic.ecn: dctcp answers to marks: give it ecn"),
         ("ecn = \"ect1\"", "traffic.ecn: ECT(1) is for congestion = \"dctcp\""),
+        (
+            "congestion = \"bbr\"\necn = \"ect1\"",
+            "traffic.ecn: ECT(1) is for congestion = \"dctcp\"",
+        ),
         ("ecn = \"ce\"", "traffic.ecn: expected one of `\"none\"`, `\"ect0\"`, `\"ect1\"`"),
     ] {
         says("\nrate = \"5Mbit/s\"\nclass", &format!("{}class", tcp(keys)), &[wanted]);
