@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use evenkeel_config::subscribers::Shares;
 use evenkeel_config::{Attach, ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, unusual};
 use evenkeel_core::link::Refill;
 use evenkeel_core::settings::Held as _;
@@ -214,7 +215,12 @@ fn shared(config: &RouterConfig) -> String {
         let (name, people) = (&tree.section.name, tree.list.subscribers());
         let nodes = tree.list.entries.len() - people;
         let (people, nodes) = (counted(people, "subscriber"), counted(nodes, "node"));
-        let _ = writeln!(text, "tree {name}: {people} behind {nodes}");
+        let within = match tree.section.fair {
+            Shares::Flow => "",
+            Shares::Host => ", within a plan hosts share first",
+            Shares::Class => ", within a plan classes share first, by weight",
+        };
+        let _ = writeln!(text, "tree {name}: {people} behind {nodes}{within}");
     }
     if config.router.workers > 1 {
         for (link, part) in config.links.iter().zip(config.unshared_links()) {
@@ -265,4 +271,25 @@ fn memory_line(config: &RouterConfig) -> String {
         mebibytes(links),
         mebibytes(needed.rest)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_plan_is_said() {
+        let list = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/subscribers.csv");
+        let said = |fair: &str| {
+            let text = format!(
+                "[[port]]\nname = \"lan\"\ninterface = \"eth0\"\n\
+                 [[link]]\nport = \"lan\"\nrate = \"20Mbit/s\"\n\
+                 [[tree]]\nsubscribers = {list:?}\ndown = \"lan\"\n{fair}\n"
+            );
+            meaning(&RouterConfig::parse(&text, "r.toml").unwrap())
+        };
+        assert!(said("").contains("4 subscribers behind 2 nodes\n"));
+        assert!(said("fair = \"host\"").contains("2 nodes, within a plan hosts share first\n"));
+        assert!(said("fair = \"class\"").contains("classes share first, by weight\n"));
+    }
 }

@@ -15,7 +15,7 @@ mod tree;
 
 pub use change::{FIELDS, SubscriberChange, SubscriberChangeError};
 pub use list::{Entry, GivenList, Rates, Role, SubscriberList};
-pub use tree::{ListFormat, SubscriberTree, TreeSection, name_of};
+pub use tree::{ListFormat, Shares, SubscriberTree, TreeSection, name_of};
 pub(crate) use tree::{check, plant, trees_of};
 
 use std::fmt::Display;

@@ -161,6 +161,8 @@ struct World {
     link: Link<Sent, AnyScheduler<Sent>>,
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
+    /// When the last packet of each sender came to the link.
+    last: Vec<Nanos>,
     events: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     bodies: Vec<Option<Event>>,
     free: Vec<usize>,
@@ -180,6 +182,7 @@ impl World {
             link: Link::new(config, scheduler, 1).expect("it is valid"),
             senders: (0..cell.flows).map(|_| Sender::new(sender)).collect(),
             receivers: (0..cell.flows).map(|_| Receiver::new(receiver)).collect(),
+            last: vec![Nanos::ZERO; cell.flows as usize],
             events: BinaryHeap::new(),
             bodies: Vec::new(),
             free: Vec::new(),
@@ -219,8 +222,10 @@ impl World {
     fn pump(&mut self, now: Nanos, flow: u32) {
         let half = Nanos(self.cell.rtt.0 / 2);
         while let Some(segment) = self.senders[flow as usize].transmit(now) {
-            // Hosts are not in step: up to 100 us.
+            // Hosts are not in step: up to 100 us. What a host sends stays in order.
             let at = now + Nanos((self.fraction() * 1e5) as u64);
+            let at = at.max(self.last[flow as usize]);
+            self.last[flow as usize] = at;
             let packet = self.packet(at, flow, 52 + segment.payload, Some(segment));
             self.post(at, Event::ToLink(packet));
         }
@@ -516,15 +521,24 @@ fn greedy_flows_wait_for_three_targets_and_sparse_ones_lose_nothing() {
     let cells: Vec<_> = [
         (1, 1, 20, 60),
         (1, 4, 50, 60),
+        (2, 1, 200, 180),
+        (2, 4, 100, 60),
         (2, 16, 50, 60),
         (20, 1, 20, 30),
+        (20, 2, 50, 30),
         (20, 4, 10, 20),
         (20, 8, 50, 30),
         (20, 16, 20, 20),
+        (20, 32, 2, 20),
         (20, 64, 100, 30),
+        (100, 1, 10, 20),
         (100, 4, 20, 20),
         (100, 16, 10, 15),
-        (100, 16, 100, 20),
+        (100, 16, 100, 40),
+        (100, 64, 50, 15),
+        (1_000, 4, 10, 8),
+        (1_000, 16, 10, 12),
+        (1_000, 64, 5, 4),
     ]
     .into_iter()
     .map(|(mbps, flows, rtt, seconds)| Cell { sparse: 3, ..Cell::new(mbps, flows, rtt, seconds) })
