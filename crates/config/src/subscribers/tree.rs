@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_core::drop::Groups;
 use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::schedule::tree::{
     CAP_RANGE, Kind as NodeKind, LINK, MOST_NODES, Plan, PlanNode, UNKNOWN, Within,
@@ -388,8 +389,17 @@ pub(crate) fn plant(
     }
 }
 
-/// What a tree cannot be together with.
+/// What a tree cannot be together with, and what needs one.
 pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
+    let by_subscriber =
+        config.fairdrop.as_ref().is_some_and(|fairdrop| fairdrop.groups == Groups::Subscriber);
+    if by_subscriber
+        && config.trees.is_empty()
+        && let Some(fairdrop) = file.table("fairdrop")
+    {
+        let message = "\"subscriber\" needs a [[tree]], which says who there is";
+        reader.fail_at(fairdrop, "groups", message);
+    }
     for fields in file.tables("link") {
         let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
         if !matches!(link.discipline, DisciplineConfig::Tree(_)) {

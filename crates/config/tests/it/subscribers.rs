@@ -176,6 +176,10 @@ fn what_a_tree_cannot_be_together_with_is_refused() {
     let router = ROUTER.replace("LIST", "list.csv");
     let refused = |more: &str| load(folder.path(), &format!("{router}{more}")).unwrap_err();
     assert!(refused("[fairdrop]\n").contains("not together with [fairdrop]"));
+    let people = "[fairdrop]\nbandwidth = false\ngroups = \"subscriber\"\n";
+    let (without, _) = ROUTER.split_once("[[tree]]").unwrap();
+    let alone = load(folder.path(), &format!("{without}{people}")).unwrap_err();
+    assert!(alone.contains("fairdrop.groups: \"subscriber\" needs a [[tree]]"), "{alone}");
     let other =
         router.replace("rate = \"1Gbit/s\"", "rate = \"1Gbit/s\"\ndiscipline = { kind = \"pfq\" }");
     let told = load(folder.path(), &other).unwrap_err();

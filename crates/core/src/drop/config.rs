@@ -95,6 +95,8 @@ words! {
         None = "none",
         /// classes share by `group_weight`, flows within their class
         Class = "class",
+        /// subscribers of the `[[tree]]` share the cycles, whatever flows each has
+        Subscriber = "subscriber",
     }
 }
 
@@ -116,7 +118,7 @@ settings! {
             counting "flows";
         /// The share of each flow of a class in relation to other flows.
         live weight: PerClass<u16> = PerClass::all(1), in 1..=FlowTableConfig::MAX_WEIGHT;
-        /// Whether shares have two levels. With `class`, at most 64 classes.
+        /// Whether flows share alone. With `class` shares have two levels, at most 64 classes.
         live groups: Groups = Groups::None;
         /// The share of a class as a whole, with `groups = "class"`.
         live group_weight: PerClass<u16> = PerClass::all(1), in 1..=FlowTableConfig::MAX_WEIGHT;
@@ -245,7 +247,7 @@ impl FairDropConfig {
     }
 
     fn fits(&self) -> Result<(), SettingError> {
-        if self.groups == Groups::None && self.group_weight != PerClass::all(1) {
+        if self.groups != Groups::Class && self.group_weight != PerClass::all(1) {
             let message = "it needs groups = \"class\", and several classes".into();
             return Err(SettingError::Contradiction { key: "group_weight", message });
         }

@@ -12,7 +12,7 @@
 
 use evenkeel_config::LinkConfig;
 use evenkeel_core::drop::{
-    BandwidthFairDrop, CpuFairDrop, FairDropConfig, Poll, ProcessingClass, ShareId, Ticket,
+    BandwidthFairDrop, CpuFairDrop, FairDropConfig, Groups, Poll, ProcessingClass, ShareId, Ticket,
 };
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
@@ -147,6 +147,11 @@ impl FairDrop {
             self.config.link(self.classes.len(), rate).check()?;
         }
         Ok(())
+    }
+
+    /// Whether subscribers share the cycles, and not flows.
+    pub(super) fn is_by_subscriber(&self) -> bool {
+        self.config.on && self.config.groups == Groups::Subscriber
     }
 
     /// A link has another rate.

@@ -114,8 +114,9 @@ impl Pipeline {
             return self.balance(packet, meta, at);
         }
         let mut pass = None;
+        let whose = self.whose_cycles(meta.flow_hash, || meta.flow, &packet.frame);
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
-            match fairdrop.judge_cpu(meta.flow_hash, meta.class) {
+            match fairdrop.judge_cpu(whose, meta.class) {
                 Ok(ticket) => pass = Some(FairDropPass(ticket)),
                 Err(reason) => return self.refuse_by_fairdrop(packet, meta, reason),
             }

@@ -61,8 +61,9 @@ impl Pipeline {
     ) {
         let Known { way, class, hash } = *known;
         self.meter.is_of(class);
+        let whose = self.whose_cycles(hash, || probe.flow.packed(), &packet.frame);
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
-            let ticket = match fairdrop.judge_cpu(hash, class) {
+            let ticket = match fairdrop.judge_cpu(whose, class) {
                 Ok(ticket) => ticket,
                 Err(reason) => return self.drop(packet, reason),
             };

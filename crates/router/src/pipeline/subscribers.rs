@@ -294,6 +294,40 @@ impl Pipeline {
         if link.behind.is_some() { whose_before(link, self.pool.bytes(frame)) } else { UNKNOWN }
     }
 
+    /// By what FairDrop knows whose cycles a packet takes: by its flow, or by its subscriber. Where
+    /// there are no subscribers it is the flow; all whom nobody knows are one.
+    #[inline]
+    pub(super) fn whose_cycles(
+        &self,
+        flow_hash: u64,
+        flow: impl FnOnce() -> PackedFlow,
+        frame: &Frame,
+    ) -> u64 {
+        match &self.fairdrop {
+            Some(fairdrop) if fairdrop.is_by_subscriber() => {
+                self.subscriber_of(&flow(), frame).unwrap_or(flow_hash)
+            }
+            _ => flow_hash,
+        }
+    }
+
+    /// A hash of the subscriber who sent a packet, or will receive it, whichever is known by a tree.
+    #[inline(never)] // so that who asks for nothing does not pay for it
+    fn subscriber_of(&self, flow: &PackedFlow, frame: &Frame) -> Option<u64> {
+        let bytes = self.pool.bytes(frame);
+        let mut whose = None;
+        for slot in &self.ports {
+            let Some(Behind { known, down, .. }) = &slot.behind else { continue };
+            let found = known.directory.find(bytes, || flow.unpack(), *down);
+            whose = Some(found.unwrap_or(UNKNOWN));
+            if found.is_ok() {
+                break;
+            }
+        }
+        // Places are small numbers, hashes are not.
+        whose.map(|place| u64::from(place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     /// Packets belong to those of these directories from now on.
     pub(super) fn put_directories(&mut self, directories: Directories) {
         for slot in &mut self.ports {

@@ -81,9 +81,10 @@ impl Pipeline {
             }
         };
         self.meter.is_of(class);
+        let whose = self.whose_cycles(flow_hash, || *flow, &packet.frame);
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
             let processing = processing_class(self.services.of(class));
-            let judged = fairdrop.judge_cpu(flow_hash, class).and_then(|ticket| {
+            let judged = fairdrop.judge_cpu(whose, class).and_then(|ticket| {
                 fairdrop.judge_link(link, flow_hash, class, wire, ticket, processing)
             });
             if let Err(reason) = judged {

@@ -86,6 +86,8 @@ struct Worker {
     mice: Option<Nanos>,
     mice_sent: u64,
     mice_lost: u64,
+    /// The host that each of the twenty flows comes from.
+    source: fn(usize) -> u8,
 }
 
 /// How many small flows there are, if any.
@@ -106,7 +108,7 @@ impl Worker {
         machine.spend(Cycles(bed.now.0 * (HERTZ / 1_000_000_000)));
         bed.pipeline.set_surroundings(Box::new(machine.clone()), 0..u64::MAX).unwrap();
         bed.pipeline.set_ring_frames(bed.ports[0].rx_ring().unwrap()).unwrap();
-        Self { bed, machine, lost: 0, mice: None, mice_sent: 0, mice_lost: 0 }
+        Self { bed, machine, lost: 0, mice: None, mice_sent: 0, mice_lost: 0, source: |_| 2 }
     }
 
     fn now(&self) -> Nanos {
@@ -126,7 +128,7 @@ impl Worker {
             {
                 let what =
                     Udp { dscp: 1, payload: 60, port: 6_000 + mouse % MICE, ..Udp::default() };
-                let passed = self.inject(what);
+                let passed = self.inject(2, what);
                 self.mice_sent += 1;
                 self.mice_lost += u64::from(!passed);
                 mouse += 1;
@@ -139,7 +141,8 @@ impl Worker {
                     port: 5_000 + next as u16,
                     ..Udp::default()
                 };
-                self.lost += u64::from(!self.inject(what));
+                let source = (self.source)(next);
+                self.lost += u64::from(!self.inject(source, what));
                 next = (next + 1) % 20;
                 due += Nanos(gap.0 / 20);
             }
@@ -155,10 +158,10 @@ impl Worker {
     }
 
     /// False: the ring is full.
-    fn inject(&mut self, what: Udp) -> bool {
+    fn inject(&mut self, source: u8, what: Udp) -> bool {
         let frame = common::udp(
             (common::host_mac(0), common::router_mac(0)),
-            common::v4(0, 2),
+            common::v4(0, source),
             common::v4(1, 2),
             what,
         );
@@ -199,6 +202,41 @@ fn sum(classes: &[ClassCycles], of: fn(&ClassCycles) -> u64) -> f64 {
 }
 
 const FAST: Nanos = Nanos::from_micros(125);
+
+/// Nineteen costly flows of one subscriber beside one of another: by subscriber both have half of
+/// the core, by flow a twentieth and the rest.
+#[test]
+fn subscribers_share_the_cycles_whatever_flows_they_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.csv");
+    let lines = "name,prefixes,down,up\nann,10.0.0.2,1Gbit/s,1Gbit/s\n\
+                 bob,10.0.0.3,1Gbit/s,1Gbit/s\n";
+    std::fs::write(&list, lines).unwrap();
+    for (groups, part) in [("subscriber", 0.5), ("none", 0.05)] {
+        let tree = format!(
+            "[[link]]\nport = \"p1\"\nrate = \"1Gbit/s\"\n\
+             [[tree]]\nsubscribers = {:?}\nup = \"p1\"\n\
+             [fairdrop]\nbandwidth = false\ngroups = \"{groups}\"\n",
+            list.display().to_string()
+        );
+        let mut worker = Worker::new(&(classes() + &tree));
+        worker.source = |flow| if flow == 19 { 3 } else { 2 };
+        let dscp = |flow: usize| if flow == 19 { 20 } else { 19 };
+        worker.run(Nanos::from_millis(300), FAST, dscp);
+        let before = worker.cycles();
+        worker.run(Nanos::from_millis(500), FAST, dscp);
+        let after = worker.cycles();
+        let took = |name: &str| {
+            let of = |all: &[ClassCycles]| {
+                all.iter().find(|class| class.name == name).map(|class| class.cycles).unwrap()
+            };
+            (of(&after) - of(&before)) as f64
+        };
+        let (ann, bob) = (took("f18"), took("f19"));
+        let off = bob / (ann + bob) / part - 1.0;
+        assert!(off.abs() < 0.05, "{groups}: ann {ann} and bob {bob} cycles");
+    }
+}
 
 #[test]
 fn two_heavy_flows_take_the_core_and_fairdrop_gives_it_back() {
