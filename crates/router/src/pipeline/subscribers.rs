@@ -311,7 +311,7 @@ impl Pipeline {
         }
     }
 
-    /// A hash of the subscriber who sent a packet, or will receive it, whichever is known by a tree.
+    /// A hash of the subscriber who sent a packet, or will receive it: of whom a tree knows.
     #[inline(never)] // so that who asks for nothing does not pay for it
     fn subscriber_of(&self, flow: &PackedFlow, frame: &Frame) -> Option<u64> {
         let bytes = self.pool.bytes(frame);
