@@ -222,17 +222,16 @@ impl<T: Copy> Hosts<T> {
         }
     }
 
-    /// The side on which a flow has the busier host: this one, if both are equally busy.
+    /// The side on which a flow has the busier host: the first, if both are equally busy. It is the
+    /// same for all flows between the same two.
     #[inline]
-    pub(super) fn busier(&self, flow: EntryId, side: usize) -> usize {
-        let waiting = |side: &usize| self.hosts.get(self.of(flow, *side)).waiting;
-        let other = self.sides.iter().find(|other| **other != side);
-        other.filter(|other| waiting(other) > waiting(&side)).map_or(side, |other| *other)
-    }
-
-    /// The side on which flows are put first.
-    pub(super) const fn first_side(&self) -> usize {
-        self.sides[0]
+    pub(super) fn busier(&self, flow: EntryId) -> usize {
+        let waiting = |side: usize| self.hosts.get(self.of(flow, side)).waiting;
+        match *self.sides {
+            [first, other] if waiting(other) > waiting(first) => other,
+            [first, ..] => first,
+            [] => SOURCE,
+        }
     }
 
     /// With how many flows, itself among them, a flow shares what the busier of its hosts gets: at

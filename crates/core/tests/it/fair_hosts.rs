@@ -181,6 +181,43 @@ fn a_flow_goes_over_to_the_busier_of_its_hosts() {
     }
 }
 
+/// Flows between the same two hosts are alike also where others have come to one of the two and
+/// gone again, so that each was once counted on another side.
+#[test]
+fn flows_between_the_same_two_hosts_are_alike_whoever_came_and_went() {
+    let flow = |source: u8, port: u16| FlowKey {
+        source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, source)),
+        destination: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)),
+        ..packet(Peers::One, 1, port, 1_500, Nanos::ZERO).flow
+    };
+    for (name, build) in BOTH {
+        let mut queues = build(Fair::HostFlow, ElasticAqm::default());
+        let mut now = Nanos::from_secs(1);
+        let mut sent = [0.0_f64; 3];
+        let mut waits = std::collections::HashMap::new();
+        for count in 0..6_000 {
+            // One flow, then many others to the same host; they go, and then two more come.
+            let others = if (200..2_000).contains(&count) { 6 } else { 0 };
+            let own = if count < 3_000 { 1 } else { 3 };
+            let flows = (0..own).map(|port| flow(1, port));
+            for flow in flows.chain((0..others).map(|other| flow(2 + other, 9))) {
+                while *waits.entry(flow).or_insert(0) < 4 {
+                    *waits.get_mut(&flow).unwrap() += 1;
+                    let whole = TestPacket { arrival: now, flow, ..TestPacket::new(0, 0, 1_500) };
+                    let _ = queues.enqueue(now, whole, &mut |_, _| panic!("there is room"));
+                }
+            }
+            let packet = queues.dequeue(now, &mut |_, _| ()).unwrap();
+            *waits.get_mut(&packet.flow).unwrap() -= 1;
+            if count > 3_200 {
+                sent[usize::from(packet.flow.source_port)] += 1.0;
+            }
+            now += Nanos(1_538 * 400);
+        }
+        assert!(sent.iter().all(|flow| (flow / sent[0] - 1.0).abs() < 0.01), "{name}: {sent:?}");
+    }
+}
+
 /// Hosts that talk to each other are on both sides, one has no address yet, and there are fewer
 /// places than flows: whatever comes and goes, nothing is lost count of.
 #[test]

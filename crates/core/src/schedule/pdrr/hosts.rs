@@ -92,7 +92,7 @@ impl Hosts {
     /// A flow becomes active. The host, if it has to be put among those that take turns.
     pub(super) fn begin(&mut self, flow: EntryId, packet: &impl Packet) -> Option<EntryId> {
         self.hosts.begin(flow, packet);
-        let side = self.hosts.busier(flow, self.hosts.first_side());
+        let side = self.hosts.busier(flow);
         self.join(flow, side)
     }
 
@@ -116,9 +116,8 @@ impl Hosts {
         if !self.either {
             return None;
         }
-        let side = self.of[flow.index()].1.into();
-        let busier = self.hosts.busier(flow, side);
-        (busier != side).then_some(busier)
+        let busier = self.hosts.busier(flow);
+        (busier != usize::from(self.of[flow.index()].1)).then_some(busier)
     }
 
     /// A flow's FIFO gets its first packet. A host, if that takes turns from now on.
