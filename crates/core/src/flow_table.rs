@@ -118,6 +118,11 @@ impl PackedFlow {
         Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
     }
 
+    /// A hash of its two hosts.
+    pub(crate) fn between(&self) -> u64 {
+        self.host(true).mixed() ^ self.host(false).mixed().rotate_left(32)
+    }
+
     /// The flow among those of many subscribers. Of IPv6 several may come to the same.
     #[inline]
     pub(crate) fn of_subscriber(mut self, subscriber: u32) -> Self {

@@ -10,6 +10,7 @@
 //! A flow that gets a place may have packets waiting already: the discipline is asked for them at
 //! the next look, and until then the flow is not compared.
 
+use super::told::Alike;
 use crate::packet::{FlowKey, Packet};
 use crate::units::Nanos;
 
@@ -33,12 +34,15 @@ struct Sampled {
     given: u64,
     /// Has waited since the window began.
     always: bool,
+    /// A hash of those that it is compared with.
+    peers: u64,
 }
 
 /// The sample.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Flows {
-    on: bool,
+    /// Which flows are to be alike; `None`: nobody asks.
+    alike: Option<Alike>,
     /// Hashes with none of these bits are in the sample.
     mask: u64,
     /// Changes with each window, so that the sample does.
@@ -64,7 +68,7 @@ pub struct Spread {
 impl Default for Flows {
     fn default() -> Self {
         Self {
-            on: false,
+            alike: None,
             mask: 0,
             turn: 0,
             places: [Sampled::default(); PLACES],
@@ -75,16 +79,14 @@ impl Default for Flows {
 }
 
 impl Flows {
-    pub(super) fn switch(&mut self, on: bool) {
-        self.on = on;
+    pub(super) fn switch(&mut self, alike: Option<Alike>) {
+        self.alike = alike;
     }
 
     /// The place of a packet's flow, if it is of the sample.
     #[inline]
     fn find<P: Packet>(&mut self, packet: &P) -> Option<&mut Sampled> {
-        if !self.on {
-            return None;
-        }
+        self.alike?;
         let mixed = packet.flow_hash().wrapping_mul(MIXES);
         if (mixed >> 32 ^ self.turn) & self.mask != 0 {
             return None;
@@ -94,13 +96,15 @@ impl Flows {
 
     #[inline]
     pub(super) fn came<P: Packet>(&mut self, packet: &P) {
+        let by_hosts = self.alike == Some(Alike::SameHosts);
         let Some(place) = self.find(packet) else { return };
         let (hash, length) = (packet.flow_hash(), packet.wire_len().0);
         if place.hash == hash {
             place.waits += length;
         } else if place.waits == 0 {
             let fresh = Some(packet.flow());
-            *place = Sampled { hash, fresh, waits: length, ..Sampled::default() };
+            let peers = if by_hosts { packet.packed_flow().between() } else { 0 };
+            *place = Sampled { hash, fresh, waits: length, peers, ..Sampled::default() };
         } else {
             self.crowded += 1;
         }
@@ -126,7 +130,7 @@ impl Flows {
     /// What the window has shown so far; begins another if it is over or shows nothing. `waits`
     /// says what waits of a flow in the discipline.
     pub(super) fn look(&mut self, now: Nanos, waits: impl Fn(&FlowKey, u64) -> u64) -> Spread {
-        if !self.on {
+        if self.alike.is_none() {
             return Spread::default();
         }
         for place in &mut self.places {
@@ -137,23 +141,33 @@ impl Flows {
         let spread = self.spread();
         // Of many that wait by now few did when the window began.
         let waiting = self.places.iter().filter(|place| place.waits > 0).count();
-        let few = waiting > 2 * spread.flows as usize && spread.bytes == 0
-            || now.saturating_sub(self.began) < SETTLES && waiting > spread.flows as usize;
-        if few || spread.flows < 2 || now.saturating_sub(self.began) >= WINDOW {
+        let always = self.places.iter().filter(|place| place.always).count();
+        let few = waiting > 2 * always && spread.bytes == 0
+            || now.saturating_sub(self.began) < SETTLES && waiting > always;
+        if few || always < 2 || now.saturating_sub(self.began) >= WINDOW {
             self.begin(now);
         }
         spread
     }
 
     fn spread(&self) -> Spread {
-        let (mut least, mut most, mut flows) = (u64::MAX, 0, 0);
-        for place in self.places.iter().filter(|place| place.always) {
-            (least, most) = (least.min(place.given), most.max(place.given));
-            flows += 1;
+        let mut found = Spread { one_of: self.mask + 1, ..Spread::default() };
+        let mut left = self.places;
+        for at in 0..PLACES {
+            let peers = left[at].peers;
+            let (mut least, mut most, mut flows) = (u64::MAX, 0, 0);
+            for place in left[at..].iter_mut().filter(|one| one.always && one.peers == peers) {
+                (least, most) = (least.min(place.given), most.max(place.given));
+                flows += 1;
+                place.always = false;
+            }
+            // Of those that were not alike, and else of the most.
+            let bytes = most.saturating_sub(least);
+            if flows > 0 && (bytes, flows) > (found.bytes, found.flows) {
+                found = Spread { flows, bytes, least, ..found };
+            }
         }
-        let bytes = most.saturating_sub(least);
-        let least = if flows == 0 { 0 } else { least };
-        Spread { flows, bytes, least, one_of: self.mask + 1 }
+        found
     }
 
     /// A window begins. A sample that has had no place for many flows becomes smaller, one that

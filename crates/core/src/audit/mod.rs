@@ -50,7 +50,7 @@ pub use ledger::Unit;
 use nodes::{Nodes, Off};
 use order::Order;
 use told::bytes_in;
-pub use told::{Promise, Told};
+pub use told::{Alike, Promise, Told};
 pub use verdict::{Breach, Cause, ClassLag, Lag, Verdict, Violation};
 
 /// The shortest step.
@@ -152,7 +152,10 @@ impl Audit {
 
     /// Judges by this from `now` on.
     pub(crate) fn tell(&mut self, now: Nanos, told: Told, qostat: &Qostat) {
-        self.ledger.flows.switch(matches!(told.promise, Promise::Flows { .. }));
+        self.ledger.flows.switch(match told.promise {
+            Promise::Flows { alike, .. } => Some(alike),
+            _ => None,
+        });
         let classes = told.promise.classes();
         self.verdict.classes.resize(classes.len(), ClassLag::default());
         for (seen, (level, weight)) in self.verdict.classes.iter_mut().zip(&classes) {
@@ -370,7 +373,7 @@ impl Judge {
         outside: &Outside<'_>,
         verdict: &mut Verdict,
     ) {
-        let Promise::Flows { spread: bound, places } = self.told.promise else { return };
+        let Promise::Flows { spread: bound, places, .. } = self.told.promise else { return };
         let seen = ledger.flows.look(now, outside.flow_backlog);
         verdict.compared = seen.flows;
         verdict.one_of = seen.one_of;

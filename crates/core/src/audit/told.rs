@@ -40,7 +40,19 @@ pub enum Promise {
         spread: Bytes,
         /// How many flows it can tell apart.
         places: u32,
+        /// Which of them.
+        alike: Alike,
     },
+}
+
+/// Which flows are sent the same.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Alike {
+    /// All.
+    #[default]
+    All,
+    /// Those between the same two hosts: hosts share, and within them flows.
+    SameHosts,
 }
 
 /// What a link is told: by its configuration, not by what became of that.

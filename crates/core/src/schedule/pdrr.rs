@@ -128,13 +128,15 @@ impl Discipline for PdrrConfig {
         memory_of_flows(flows + self.fair.hosts(flows), self.buffer.places(), packet)
     }
 
-    /// Flows of hosts that share by host are not equal.
+    /// Where hosts are on either side two flows between the same two change over one after the
+    /// other, and what they get until then differs by more than a quantum.
     fn promise(&self) -> Promise {
-        if self.fair != Fair::Flow {
-            return Promise::WorkConserving;
-        }
-        let spread = Bytes(self.quantum.0 * SPREAD_QUANTA);
-        Promise::Flows { spread, places: self.flows.most() }
+        let alike = self.fair.alike().filter(|_| self.fair != Fair::HostFlow);
+        let Some(alike) = alike else { return Promise::WorkConserving };
+        // One quantum more where a flow's turn is broken off by that of its host.
+        let quanta = SPREAD_QUANTA + u64::from(self.fair.is_nested());
+        let spread = Bytes(self.quantum.0 * quanta);
+        Promise::Flows { spread, places: self.flows.most(), alike }
     }
 
     fn build<P: Packet>(self) -> Result<Pdrr<P>, SettingError> {

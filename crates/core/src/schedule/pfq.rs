@@ -144,13 +144,10 @@ impl Discipline for PfqConfig {
         memory_of_flows(flows + self.fair.hosts(flows), self.buffer.places(), packet) + aqm
     }
 
-    /// Flows of hosts that share by host are not equal.
     fn promise(&self) -> Promise {
-        if self.fair != Fair::Flow {
-            return Promise::WorkConserving;
-        }
+        let Some(alike) = self.fair.alike() else { return Promise::WorkConserving };
         let spread = Bytes(self.quantum.0 * SPREAD_QUANTA + 2 * GRAIN);
-        Promise::Flows { spread, places: self.flows.most() }
+        Promise::Flows { spread, places: self.flows.most(), alike }
     }
 
     fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {

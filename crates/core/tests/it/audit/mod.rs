@@ -11,7 +11,7 @@ use evenkeel_core::link::{Link, LinkConfig};
 use evenkeel_core::schedule::wfq_altq::WfqAltqConfig;
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::PerClass;
-use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler, Weight};
+use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Scheduler, Weight};
 
 use crate::common::{TestPacket, flow};
 
@@ -26,13 +26,15 @@ struct Source {
     burst: u64,
     /// It sends and pauses in turns of this; `None`: always.
     pauses: Option<Nanos>,
+    /// The flow whose hosts its own are; `None`: it has its own.
+    hosts: Option<u8>,
 }
 
 impl Source {
     /// `load` of 100 Mbit/s in packets of `length`.
     fn load(class: u16, load: f64, length: u32) -> Self {
         let every = Nanos((f64::from(length + 38) * 80.0 / load) as u64);
-        Self { class, flow: class as u8, length, every, burst: 1, pauses: None }
+        Self { class, flow: class as u8, length, every, burst: 1, pauses: None, hosts: None }
     }
 }
 
@@ -64,7 +66,10 @@ fn run<S: Scheduler<TestPacket>>(
         for _ in 0..source.burst {
             id += 1;
             let mut packet = TestPacket::new(id, source.class, source.length);
-            (packet.arrival, packet.flow) = (now, flow(source.flow));
+            let FlowKey { source: from, destination, .. } =
+                flow(source.hosts.unwrap_or(source.flow));
+            let flow = FlowKey { source: from, destination, ..flow(source.flow) };
+            (packet.arrival, packet.flow) = (now, flow);
             let _ = link.enqueue(now, packet, &mut ());
         }
     }
@@ -94,6 +99,9 @@ fn wfq(weights: &[u32], limit: u32) -> DisciplineConfig {
 /// All built-in ones, three classes.
 fn disciplines() -> Vec<DisciplineConfig> {
     use evenkeel_core::schedule::*;
+    use hosts::Fair;
+    let pfq = |fair| DisciplineConfig::Pfq(pfq::PfqConfig { fair, ..Default::default() });
+    let pdrr = |fair| DisciplineConfig::Pdrr(pdrr::PdrrConfig { fair, ..Default::default() });
     let weights = || PerClass::new([Weight(400), Weight(100), Weight(200)], Weight(100));
     vec![
         wfq(&[400, 100, 200], 50),
@@ -110,6 +118,10 @@ fn disciplines() -> Vec<DisciplineConfig> {
         DisciplineConfig::Drr(Default::default()),
         DisciplineConfig::Codel(Default::default()),
         DisciplineConfig::FqCodel(Default::default()),
+        pfq(Fair::SourceFlow),
+        pfq(Fair::HostFlow),
+        pdrr(Fair::DestinationFlow),
+        pdrr(Fair::HostFlow),
     ]
 }
 

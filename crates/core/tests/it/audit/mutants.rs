@@ -3,6 +3,7 @@
 
 use evenkeel_core::audit::{Breach, Cause, Told, Verdict};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig, pdrr, pfq, priority};
 use evenkeel_core::settings::PerClass;
 use evenkeel_core::{BitRate, Bytes, Nanos, Scheduler};
@@ -187,6 +188,32 @@ fn a_flow_that_is_favoured() {
         let seen = broken(&promised, Fault::FavoursFlow { port: 5003, every: 6 }, &sources);
         found(&seen, Breach::Flows, Cause::Discipline);
         assert!(seen.compared >= 4, "{seen:?}");
+    }
+}
+
+/// Where hosts share, flows between the same two are compared: twelve of two hosts, beside one of
+/// two others that has as much as all of them.
+#[test]
+fn a_flow_that_is_favoured_among_those_of_its_host() {
+    let many = (0..12u8).map(|n| {
+        let load = Source::load(0, 0.4, 700 + 60 * u32::from(n));
+        Source { flow: n, hosts: Some(0), ..load }
+    });
+    let sources: Vec<_> =
+        many.chain([Source { flow: 20, ..Source::load(0, 0.9, 1_200) }]).collect();
+    let pfq = |fair| DisciplineConfig::Pfq(pfq::PfqConfig { fair, ..Default::default() });
+    for promised in [
+        DisciplineConfig::Pdrr(pdrr::PdrrConfig { fair: Fair::SourceFlow, ..Default::default() }),
+        pfq(Fair::DestinationFlow),
+        pfq(Fair::HostFlow),
+    ] {
+        let seen = broken(&promised, Fault::FavoursFlow { port: 5003, every: 6 }, &sources);
+        found(&seen, Breach::Flows, Cause::Discipline);
+        assert!(seen.compared >= 4, "{seen:?}");
+        let mut link = super::honest(LinkConfig::paced(RATE), &promised, 3);
+        let seen = run(&mut link, &sources, Nanos::ZERO, SECOND, |_, _| {});
+        assert_eq!(seen.violations(), 0, "{seen:?}");
+        assert!(seen.compared >= 4 && seen.flows.bound > Bytes::ZERO, "{seen:?}");
     }
 }
 

@@ -141,6 +141,7 @@ fn of_seed(seed: u64) -> (String, Verdict) {
             every: Nanos(every as u64),
             burst: one_of(random, &[1, 1, 3, 20]),
             pauses: pauses.map(Nanos::from_millis),
+            hosts: None,
         }
     };
     let sources: Vec<_> = (UNKNOWN as u16 + 1..places).map(|place| sends(random, place)).collect();

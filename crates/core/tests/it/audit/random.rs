@@ -56,6 +56,8 @@ fn sources(random: &mut Random, classes: u16, rate: BitRate, load: f64) -> Vec<S
             burst: one_of(random, &[1, 1, 3, 10, 30, 100]),
             pauses: one_of(random, &[None, None, Some(3), Some(11), Some(70)])
                 .map(Nanos::from_millis),
+            // Some are between the same two.
+            hosts: Some(flow as u8 / 3),
         }
     };
     parts.into_iter().enumerate().map(|(flow, part)| (flow as u16, part)).map(source).collect()
