@@ -8,7 +8,6 @@
 use alloc::vec::Vec;
 
 use super::flow_list::FlowList;
-use crate::audit::Alike;
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
 use crate::settings::SettingError;
@@ -66,16 +65,6 @@ impl Fair {
             Self::Source => host(true),
             Self::Destination => host(false),
             _by_flow => (packet.flow_hash(), packet.packed_flow()),
-        }
-    }
-
-    /// Which flows are sent the same, where a discipline tells flows apart so; `None`: a host has one
-    /// queue.
-    pub(super) const fn alike(self) -> Option<Alike> {
-        match self {
-            Self::Flow => Some(Alike::All),
-            Self::SourceFlow | Self::DestinationFlow | Self::HostFlow => Some(Alike::SameHosts),
-            Self::Source | Self::Destination => None,
         }
     }
 

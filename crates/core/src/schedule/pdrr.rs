@@ -69,7 +69,7 @@ use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
-use crate::audit::Promise;
+use crate::audit::{Alike, Promise};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -131,8 +131,11 @@ impl Discipline for PdrrConfig {
     /// Where hosts are on either side two flows between the same two change over one after the
     /// other, and what they get until then differs by more than a quantum.
     fn promise(&self) -> Promise {
-        let alike = self.fair.alike().filter(|_| self.fair != Fair::HostFlow);
-        let Some(alike) = alike else { return Promise::WorkConserving };
+        let alike = match self.fair {
+            Fair::Flow => Alike::All,
+            Fair::SourceFlow | Fair::DestinationFlow => Alike::SameHosts,
+            Fair::HostFlow | Fair::Source | Fair::Destination => return Promise::WorkConserving,
+        };
         // One quantum more where a flow's turn is broken off by that of its host.
         let quanta = SPREAD_QUANTA + u64::from(self.fair.is_nested());
         let spread = Bytes(self.quantum.0 * quanta);

@@ -90,7 +90,7 @@ use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, 
 use crate::aqm::Codel;
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
-use crate::audit::Promise;
+use crate::audit::{Alike, Promise};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
@@ -144,10 +144,14 @@ impl Discipline for PfqConfig {
         memory_of_flows(flows + self.fair.hosts(flows), self.buffer.places(), packet) + aqm
     }
 
+    /// What packets of hosts' flows pay changes with who waits: two flows may pay for theirs at
+    /// different times.
     fn promise(&self) -> Promise {
-        let Some(alike) = self.fair.alike() else { return Promise::WorkConserving };
+        if self.fair != Fair::Flow {
+            return Promise::WorkConserving;
+        }
         let spread = Bytes(self.quantum.0 * SPREAD_QUANTA + 2 * GRAIN);
-        Promise::Flows { spread, places: self.flows.most(), alike }
+        Promise::Flows { spread, places: self.flows.most(), alike: Alike::All }
     }
 
     fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {

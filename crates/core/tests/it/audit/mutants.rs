@@ -201,12 +201,9 @@ fn a_flow_that_is_favoured_among_those_of_its_host() {
     });
     let sources: Vec<_> =
         many.chain([Source { flow: 20, ..Source::load(0, 0.9, 1_200) }]).collect();
-    let pfq = |fair| DisciplineConfig::Pfq(pfq::PfqConfig { fair, ..Default::default() });
-    for promised in [
-        DisciplineConfig::Pdrr(pdrr::PdrrConfig { fair: Fair::SourceFlow, ..Default::default() }),
-        pfq(Fair::DestinationFlow),
-        pfq(Fair::HostFlow),
-    ] {
+    for fair in [Fair::SourceFlow, Fair::DestinationFlow] {
+        let promised =
+            DisciplineConfig::Pdrr(pdrr::PdrrConfig { fair, ..pdrr::PdrrConfig::default() });
         let seen = broken(&promised, Fault::FavoursFlow { port: 5003, every: 6 }, &sources);
         found(&seen, Breach::Flows, Cause::Discipline);
         assert!(seen.compared >= 4, "{seen:?}");
