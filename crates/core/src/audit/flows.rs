@@ -10,7 +10,6 @@
 //! A flow that gets a place may have packets waiting already: the discipline is asked for them at
 //! the next look, and until then the flow is not compared.
 
-use super::told::Alike;
 use crate::packet::{FlowKey, Packet};
 use crate::units::Nanos;
 
@@ -22,6 +21,16 @@ const MIXES: u64 = 0x9e37_79b9_7f4a_7c15;
 const SETTLES: Nanos = Nanos::from_millis(20);
 /// How long flows are compared before others may take their places.
 const WINDOW: Nanos = Nanos::from_millis(1_000);
+
+/// Which flows are sent the same.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Alike {
+    /// All.
+    #[default]
+    All,
+    /// Those between the same two hosts: hosts share, and within them flows.
+    SameHosts,
+}
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Sampled {

@@ -42,7 +42,7 @@ use crate::measure::Qostat;
 use crate::packet::FlowKey;
 use crate::schedule::{Meters, NodeAccount};
 use crate::units::{BitRate, Bytes, Nanos};
-pub use flows::Spread;
+pub use flows::{Alike, Spread};
 use fluid::Fluid;
 use ledger::Account;
 pub(crate) use ledger::Ledger;
@@ -50,7 +50,7 @@ pub use ledger::Unit;
 use nodes::{Nodes, Off};
 use order::Order;
 use told::bytes_in;
-pub use told::{Alike, Promise, Told};
+pub use told::{Promise, Told};
 pub use verdict::{Breach, Cause, ClassLag, Lag, Verdict, Violation};
 
 /// The shortest step.

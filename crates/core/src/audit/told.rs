@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::flows::Alike;
 use super::ledger::Unit;
 use crate::link::LinkConfig;
 use crate::units::{BitRate, Bytes, Nanos};
@@ -43,16 +44,6 @@ pub enum Promise {
         /// Which of them.
         alike: Alike,
     },
-}
-
-/// Which flows are sent the same.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Alike {
-    /// All.
-    #[default]
-    All,
-    /// Those between the same two hosts: hosts share, and within them flows.
-    SameHosts,
 }
 
 /// What a link is told: by its configuration, not by what became of that.
