@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
+use evenkeel_netns::testing::{Running, TestNet, available, eventually, has_tool, text};
 use evenkeel_ports::sys::{die_with_parent, in_netns};
 use serde_json::Value;
 
@@ -399,15 +399,14 @@ impl Home {
     /// A transfer of two seconds, `streams` connections; Mbit/s that arrived.
     pub(crate) fn transfer(&self, streams: u32, downwards: bool) -> f64 {
         let net = &self.shaper.net;
-        let server = net.start("s", "iperf3 -s -1 -p 5301");
-        eventually("the server listens", || {
-            net.output("s", "ss -Hltn sport = :5301").contains("5301")
-        });
+        let (servers, ports) = iperf3_servers(net, "s", 1);
+        let port = ports[0];
         let direction = if downwards { "-R" } else { "" };
-        let line = format!("iperf3 -c 10.2.0.2 -p 5301 -J -t 2 -C cubic -P {streams} {direction}");
+        let line =
+            format!("iperf3 -c 10.2.0.2 -p {port} -J -t 2 -C cubic -P {streams} {direction}");
         let output = net.run("h", &line);
         assert!(output.status.success(), "{}", text(&output));
-        drop(server);
+        drop(servers);
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
     }
@@ -464,6 +463,21 @@ fn servers(net: &TestNet) -> Servers {
         });
     }
     servers
+}
+
+/// So many servers of iperf3 in a node, each for one client, and their ports. These are always
+/// others: a server that has just been told to end may still listen, and sends clients away.
+pub(crate) fn iperf3_servers(net: &TestNet, node: &str, count: u16) -> (Vec<Running>, Vec<u16>) {
+    static NEXT: AtomicU16 = AtomicU16::new(5_301);
+    let first = NEXT.fetch_add(count, Ordering::Relaxed);
+    let ports: Vec<u16> = (first..first + count).collect();
+    let start = |port| net.start(node, &format!("iperf3 -s -1 -p {port}"));
+    let servers = ports.iter().map(start).collect();
+    eventually("the servers listen", || {
+        let listening = net.output(node, "ss -Hltn");
+        ports.iter().all(|port| listening.contains(&format!(":{port} ")))
+    });
+    (servers, ports)
 }
 
 /// Keeps a measured figure for the page that shows it, where `make soak` asks for it.

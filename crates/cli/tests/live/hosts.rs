@@ -1,20 +1,15 @@
 //! Hosts of a home share its line: behind translated addresses, and over two networks.
 
-use evenkeel_netns::testing::{eventually, text};
+use evenkeel_netns::testing::text;
 use serde_json::Value;
 
-use crate::gateway::Home;
+use crate::gateway::{Home, iperf3_servers};
 
 /// Mbit/s that arrive for a while of several hosts at once, each with so many connections; from
 /// the server (`downwards`) or to it.
 fn at_once(home: &Home, hosts: &[(&str, u32)], downwards: bool) -> Vec<f64> {
     let net = &home.net;
-    let ports: Vec<_> = (5301..).take(hosts.len()).collect();
-    let servers: Vec<_> =
-        ports.iter().map(|port| net.start("s", &format!("iperf3 -s -1 -p {port}"))).collect();
-    eventually("the servers listen", || {
-        net.output("s", "ss -Hltn").matches(":530").count() == hosts.len()
-    });
+    let (servers, ports) = iperf3_servers(net, "s", hosts.len() as u16);
     let direction = if downwards { "-R" } else { "" };
     let clients: Vec<_> = hosts
         .iter()

@@ -7,7 +7,7 @@ use evenkeel_netns::processors::Processors;
 use evenkeel_netns::testing::{eventually, eventually_some, has_tool, text};
 use serde_json::Value;
 
-use crate::gateway::{Home, measured, sent};
+use crate::gateway::{Home, iperf3_servers, measured, sent};
 
 /// Megabits per second.
 const DOWN: u64 = 40;
@@ -146,16 +146,17 @@ fn load(home: &Home, seconds: u64) -> Loaded {
     let net = &home.net;
     let ping = |count: usize| format!("ping -n -c {count} -i 0.01 -W 1 10.2.0.2");
     let idle = p99(&net.output("h3", &ping(200)), 200);
-    let servers: Vec<_> =
-        (5301..5304).map(|port| net.start("s", &format!("iperf3 -s -1 -p {port}"))).collect();
-    eventually("the servers listen", || net.output("s", "ss -Hltn").matches(":530").count() == 3);
+    let (servers, ports) = iperf3_servers(net, "s", 3);
     let lasts = seconds + 4;
     let client = |node: &str, port: u16, more: &str| {
         let line = format!("iperf3 -c 10.2.0.2 -p {port} -J -t {lasts} -C cubic {more}");
         net.start(node, &line)
     };
-    let clients =
-        [client("h", 5301, "-P 16"), client("h2", 5302, "-P 16 -R"), client("g", 5303, "-P 1")];
+    let clients = [
+        client("h", ports[0], "-P 16"),
+        client("h2", ports[1], "-P 16 -R"),
+        client("g", ports[2], "-P 1"),
+    ];
     // Until all have begun, and what they sent at first is over.
     std::thread::sleep(Duration::from_millis(2_500));
     let count = 100 * seconds as usize;

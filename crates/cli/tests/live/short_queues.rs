@@ -2,14 +2,13 @@
 //! the line is used, and nobody waits for others. Real TCP between hosts whose addresses are not
 //! translated. Needs root.
 
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_netns::processors::Processors;
-use evenkeel_netns::testing::{TestNet, available, eventually, has_tool};
+use evenkeel_netns::testing::{TestNet, available, has_tool};
 use serde_json::Value;
 
-use crate::gateway::{Shaper, measured, sent};
+use crate::gateway::{Shaper, iperf3_servers, measured, sent};
 use crate::shape::p99;
 
 /// Megabits per second, both ways.
@@ -56,11 +55,10 @@ fn fill(line: &Shaper, downwards: bool, seconds: u64) -> Filled {
     let net = &line.net;
     let ping = |count: usize| format!("ping -n -c {count} -i 0.01 -W 1 {SERVER}");
     let idle = p99(&net.output("h3", &ping(200)), 200);
-    let servers = [5301, 5302].map(|port| net.start("s", &format!("iperf3 -s -1 -p {port}")));
-    eventually("the servers listen", || net.output("s", "ss -Hltn").matches(":530").count() == 2);
+    let (servers, ports) = iperf3_servers(net, "s", 2);
     // What they send at first is left out.
     let (omit, back) = (3, if downwards { "-R" } else { "" });
-    let clients = [("h", 5301, 16), ("h2", 5302, 1)].map(|(host, port, connections)| {
+    let clients = [("h", ports[0], 16), ("h2", ports[1], 1)].map(|(host, port, connections)| {
         let what = format!("-P {connections} -t {seconds} -O {omit} -C cubic {back}");
         net.start(host, &format!("iperf3 -c {SERVER} -p {port} -J {what}"))
     });
@@ -177,12 +175,8 @@ struct Way {
 /// Sixteen connections of one host fill the line for so long; another one pings.
 fn upload(net: &TestNet, name: &'static str, seconds: u64) -> Way {
     let omit = 2;
-    // A server that has just been told to end may still listen.
-    static PORT: AtomicU16 = AtomicU16::new(5_400);
-    let port = PORT.fetch_add(1, Ordering::Relaxed);
-    let server = net.start("s", &format!("iperf3 -s -1 -p {port}"));
-    let listens = format!(":{port}");
-    eventually("the server listens", || net.output("s", "ss -Hltn").contains(&listens));
+    let (servers, ports) = iperf3_servers(net, "s", 1);
+    let port = ports[0];
     let what = format!("iperf3 -c {SERVER} -p {port} -J -P 16 -t {seconds} -O {omit} -C cubic");
     let client = net.start("h", &what);
     std::thread::sleep(Duration::from_secs(omit));
@@ -190,7 +184,7 @@ fn upload(net: &TestNet, name: &'static str, seconds: u64) -> Way {
     let ping = format!("ping -n -c {count} -i 0.01 -W 2 {SERVER}");
     let ping = p99(&net.start_for(seconds + 30, "h3", &ping).wait(), count);
     let (data, tcp) = rate_and_rtt(&client.wait());
-    drop(server);
+    drop(servers);
     Way { name, data, ping, tcp }
 }
 
