@@ -20,10 +20,13 @@ pub struct TestPacket {
     pub flow: FlowKey,
     /// Bytes that the wire adds.
     pub overhead: u32,
+    /// What it acknowledges.
+    pub ack: Option<Ack>,
 }
 
 impl TestPacket {
-    /// A packet of a class and an IP length; its flow is that of the class.
+    /// A packet of a class and an IP length; its flow is that of the class. It acknowledges its
+    /// number, and does nothing else if it is short.
     pub fn new(id: u64, class: u16, length: u32) -> Self {
         Self {
             id,
@@ -32,6 +35,7 @@ impl TestPacket {
             arrival: Nanos::ZERO,
             flow: flow(class as u8),
             overhead: 38,
+            ack: Some(Ack { number: id as u32, flags: 0, is_bare: length < 200 }),
         }
     }
 }
@@ -56,10 +60,8 @@ impl Packet for TestPacket {
     fn arrival(&self) -> Nanos {
         self.arrival
     }
-    /// What is short only acknowledges: its number.
     fn ack(&self) -> Option<Ack> {
-        let (number, is_bare) = (self.id as u32, self.length < 200);
-        Some(Ack { number, flags: 0, is_bare })
+        self.ack
     }
     /// In a tree classes are subscribers.
     fn subscriber(&self) -> u32 {

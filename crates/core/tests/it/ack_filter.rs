@@ -7,41 +7,10 @@ use evenkeel_core::packet::Ack;
 use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler};
-
-/// A segment of a connection.
-#[derive(Clone, Debug)]
-struct Segment {
-    inner: TestPacket,
-    ack: Option<Ack>,
-}
-
-impl Packet for Segment {
-    fn ip_len(&self) -> Bytes {
-        self.inner.ip_len()
-    }
-    fn wire_len(&self) -> Bytes {
-        self.inner.wire_len()
-    }
-    fn class(&self) -> Class {
-        self.inner.class()
-    }
-    fn flow(&self) -> FlowKey {
-        self.inner.flow()
-    }
-    fn flow_hash(&self) -> u64 {
-        self.inner.flow_hash()
-    }
-    fn arrival(&self) -> Nanos {
-        self.inner.arrival()
-    }
-    fn ack(&self) -> Option<Ack> {
-        self.ack
-    }
-}
+use evenkeel_core::{Bytes, FlowKey, Nanos, Reason, Scheduler};
 
 /// Segment `id` of connection `connection` of one host, which acknowledges.
-fn segment(id: u64, connection: u16, ack: Option<Ack>) -> Segment {
+fn segment(id: u64, connection: u16, ack: Option<Ack>) -> TestPacket {
     let flow = FlowKey {
         source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
         destination: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)),
@@ -50,7 +19,7 @@ fn segment(id: u64, connection: u16, ack: Option<Ack>) -> Segment {
         destination_port: 80,
         flow_label: 0,
     };
-    Segment { inner: TestPacket { flow, ..TestPacket::new(id, 0, 52) }, ack }
+    TestPacket { flow, ack, ..TestPacket::new(id, 0, 52) }
 }
 
 const fn bare(number: u32) -> Option<Ack> {
@@ -58,10 +27,10 @@ const fn bare(number: u32) -> Option<Ack> {
 }
 
 /// Disciplines that give nothing priority, so that all waits in queues.
-fn both(fair: Fair, ack_filter: bool) -> [Box<dyn Scheduler<Segment>>; 2] {
+fn both(fair: Fair, ack_filter: bool) -> [Box<dyn Scheduler<TestPacket>>; 2] {
     let pfq = PfqConfig { quantum: Bytes(0), fair, ack_filter, ..PfqConfig::default() };
     let pdrr = PdrrConfig { quantum: Bytes(256), fair, ack_filter, ..PdrrConfig::default() };
-    let mut both: [Box<dyn Scheduler<Segment>>; 2] =
+    let mut both: [Box<dyn Scheduler<TestPacket>>; 2] =
         [Box::new(Pfq::new(pfq).unwrap()), Box::new(Pdrr::new(pdrr).unwrap())];
     for queues in &mut both {
         assert_eq!(queues.reads_acks(), ack_filter);
@@ -77,18 +46,18 @@ fn both(fair: Fair, ack_filter: bool) -> [Box<dyn Scheduler<Segment>>; 2] {
 /// Which of these are dropped, each with its connection and what it acknowledges.
 fn dropped(fair: Fair, ack_filter: bool, segments: &[(u16, Option<Ack>)]) -> Vec<u64> {
     let [mut pfq, mut pdrr] = both(fair, ack_filter);
-    let of = |queues: &mut Box<dyn Scheduler<Segment>>| {
+    let of = |queues: &mut Box<dyn Scheduler<TestPacket>>| {
         let mut dropped = Vec::new();
         for (id, (connection, ack)) in segments.iter().enumerate() {
             let segment = segment(id as u64, *connection, *ack);
-            let _ = queues.enqueue(Nanos::ZERO, segment, &mut |packet: Segment, reason| {
+            let _ = queues.enqueue(Nanos::ZERO, segment, &mut |packet: TestPacket, reason| {
                 assert_eq!(reason, Reason::SuperfluousAck);
-                dropped.push(packet.inner.id);
+                dropped.push(packet.id);
             });
         }
         let (mut sent, mut all) = (Vec::new(), dropped.clone());
         while let Some(packet) = queues.dequeue(Nanos::ZERO, &mut |_, _| panic!("nothing more")) {
-            sent.push(packet.inner.id);
+            sent.push(packet.id);
         }
         all.extend(sent.iter().filter(|id| **id < 1_000));
         all.sort_unstable();

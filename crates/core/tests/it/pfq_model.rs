@@ -126,6 +126,7 @@ proptest! {
                     arrival: Nanos(id as u64),
                     flow: flow(number),
                     overhead: 38,
+                    ack: None,
                 };
                 if is_ambiguous(&law.exact, &packet, &unlisted) {
                     continue;
@@ -221,6 +222,7 @@ proptest! {
                     arrival: Nanos(1),
                     flow: flow(number),
                     overhead: 38,
+                    ack: None,
                 };
                 prop_assert!(*length > 0);
                 let _ = pfq.enqueue(Nanos(1), packet.clone(), &mut |_, _| panic!("it has room"));

@@ -54,6 +54,7 @@ fn delivered(config: PfqConfig, offered: &[u64], lengths: &[Lengths]) -> Vec<f64
                 arrival: Nanos(at),
                 flow: flow(first as u8),
                 overhead: 0,
+                ack: None,
             };
             let _ = pfq.enqueue(Nanos(at), packet, &mut |_, _| lost += 1);
         }
