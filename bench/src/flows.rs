@@ -143,7 +143,8 @@ impl ManyFlows {
             }
             Some((admission, lists)) => {
                 let pin = Pin { next_hop: 0, ttl: 64 };
-                let verdict = admission.decide(self.now, &packet, pin, &|_| Bytes::ZERO, lists);
+                let verdict =
+                    admission.decide(self.now, &packet, pin, &|_: &FlowKey| Bytes::ZERO, lists);
                 assert_eq!(verdict, Verdict::Pass, "protected flows pass");
                 let treated = self.scheduler.enqueue(self.now, packet, &mut lost);
                 admission.treated(self.now, treated, lists);

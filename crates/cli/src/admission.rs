@@ -15,13 +15,18 @@ pub(crate) fn view(seen: &AdmissionSnapshot, now_ns: u64) -> String {
         Some(reason) => format!("closed to new flows ({reason})"),
         None => "open".to_owned(),
     };
-    let mut text = format!(
-        "admission: {state}; fair rate {} (minimum {}), priority load {:.1} % (maximum {:.0} %)\n",
-        rate_text(BitRate(seen.fair_rate_bps)),
-        rate_text(BitRate(seen.min_fair_rate_bps)),
-        seen.priority_load * 100.0,
-        seen.max_priority_load * 100.0,
-    );
+    let rates = if seen.by_subscriber {
+        "each subscriber is closed for itself while its flows share it among too many".to_owned()
+    } else {
+        format!(
+            "fair rate {} (minimum {}), priority load {:.1} % (maximum {:.0} %)",
+            rate_text(BitRate(seen.fair_rate_bps)),
+            rate_text(BitRate(seen.min_fair_rate_bps)),
+            seen.priority_load * 100.0,
+            seen.max_priority_load * 100.0,
+        )
+    };
+    let mut text = format!("admission: {state}; {rates}\n");
     if let Some(until) = seen.forced_until_ns {
         let left = Nanos(until.saturating_sub(now_ns));
         let _ = writeln!(text, "  opened by force, for {left} more");

@@ -1,10 +1,10 @@
 //! What a `router.toml` says, with types: every default filled in, every name resolved.
 
-use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
+use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, OnLink};
 use evenkeel_core::class_map::{ClassMap, Match, Rule};
 use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::{Kind, SettingError};
-use evenkeel_core::{Bytes, Class, Nanos, settings, words};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, settings, words};
 
 use crate::attach::Attach;
 use crate::cluster::{BalancerSection, ClusterSection};
@@ -274,6 +274,15 @@ pub struct LinkConfig {
     pub admission: Option<AdmissionConfig>,
 }
 
+impl LinkConfig {
+    /// What the link is to its admission, with the rate of the second one that this names.
+    #[must_use]
+    pub fn to_admission(&self, second_rate: Option<BitRate>) -> OnLink {
+        let by_subscriber = matches!(self.discipline, DisciplineConfig::Tree(_));
+        OnLink { rate: self.core.rate, second_rate, by_subscriber }
+    }
+}
+
 impl RouterConfig {
     /// Whether workers precede ordinary threads, if the file says anything of it.
     #[must_use]
@@ -343,7 +352,7 @@ impl RouterConfig {
         };
         let second =
             admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.core.rate);
-        admission.on_link(link.core.rate, second, &self.flows).map(Some)
+        admission.on_link(link.to_admission(second), &self.flows).map(Some)
     }
 
     /// The rules of all classes in the order of the file: the first that fits decides; none:

@@ -3,7 +3,7 @@
 
 use evenkeel_config::{DisciplineConfig, LinkChange, RouterConfig, diff, parse_change};
 use evenkeel_core::admit::{
-    AdmissionConfig, EmergencyRule, Flush, RouterListsConfig, SecondLinkPolicy,
+    AdmissionConfig, EmergencyRule, Flush, OnLink, RouterListsConfig, SecondLinkPolicy,
 };
 use evenkeel_core::schedule::afan::AfanConfig;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
@@ -162,7 +162,8 @@ fn knobs_change_while_packets_flow() {
         assert!(given(&admission).contains(&(key.to_owned(), value.to_owned())), "{key}");
     }
     assert_eq!(given(&admission).len(), 4, "{:?}", given(&admission));
-    let core = admission.on_link(Some(BitRate::from_mbps(10)), None, &config.flows).unwrap();
+    let on_link = OnLink { rate: Some(BitRate::from_mbps(10)), ..OnLink::default() };
+    let core = admission.on_link(on_link, &config.flows).unwrap();
     assert_eq!(core.min_fair_rate, Ppm(49_000));
     for (key, value) in [("second_link", "spare"), ("flows", "5")] {
         let LinkChange::Admission(change) = change(&format!("admission.{key}"), value).unwrap()

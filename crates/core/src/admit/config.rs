@@ -13,7 +13,7 @@ use core::ops::RangeInclusive;
 use super::budget::BudgetConfig;
 use super::eccm::EccmConfig;
 use super::emergency::{EmergencyConfig, EmergencyRule};
-use super::flush::FlushConfig;
+use super::flush::{Flush, FlushConfig};
 use super::global::RouterListsConfig;
 use super::per_user::{PerUserConfig, UserBy};
 use super::pinning::PinningConfig;
@@ -114,6 +114,8 @@ settings! {
     plain {
         /// C, in bits on the wire: `own_rate`, or what [`on_link`](Self::on_link) was told.
         rate: BitRate = BitRate::ZERO;
+        /// Subscribers share the link: `min_fair_rate` is of what each has.
+        by_subscriber: bool = false;
     }
     check Self::fits
 }
@@ -135,6 +137,17 @@ settings! {
     }
 }
 
+/// What a link is to its admission.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnLink {
+    /// Its rate.
+    pub rate: Option<BitRate>,
+    /// That of its second link.
+    pub second_rate: Option<BitRate>,
+    /// Subscribers share it.
+    pub by_subscriber: bool,
+}
+
 impl AdmissionConfig {
     /// The defaults for a link of this capacity: plain admission with the rules against floods.
     #[must_use]
@@ -150,18 +163,14 @@ impl AdmissionConfig {
         Self { expected_flows: false, newcomer_share: Ppm::ZERO, eccm, ..Self::new(rate) }
     }
 
-    /// Completed by what it is not told itself: the `rate` of its link, that of its second link,
-    /// and the emergency prefixes of the router.
+    /// Completed by what it is not told itself: what its link is, and the emergency prefixes of the
+    /// router.
     ///
     /// # Errors
     /// No capacity is known, or what [`check_on_link`](Self::check_on_link) finds.
-    pub fn on_link(
-        &self,
-        rate: Option<BitRate>,
-        second_rate: Option<BitRate>,
-        flows: &FlowsConfig,
-    ) -> Result<Self, SettingError> {
-        let mut config = self.clone();
+    pub fn on_link(&self, link: OnLink, flows: &FlowsConfig) -> Result<Self, SettingError> {
+        let OnLink { rate, second_rate, by_subscriber } = link;
+        let mut config = Self { by_subscriber, ..self.clone() };
         config.rate = self.own_rate.or(rate).ok_or_else(|| {
             contradiction(
                 "rate",
@@ -198,6 +207,7 @@ impl AdmissionConfig {
         }
         let EmergencyConfig { sources, destinations, .. } = &self.emergency;
         let inside = &self.per_user.inside;
+        self.fits_subscribers()?;
         if self.per_user.on && self.per_user.by == UserBy::Inside && inside.is_empty() {
             return Err(contradiction("user", "\"inside\" needs [flows] inside: nobody is there"));
         }
@@ -210,6 +220,26 @@ impl AdmissionConfig {
                 let valid = format!("0 to {MAX_PREFIXES} prefixes");
                 return Err(out_of_range(key, (list.len() as u64).into(), valid));
             }
+        }
+        Ok(())
+    }
+
+    /// What goes with subscribers, and what needs them.
+    fn fits_subscribers(&self) -> Result<(), SettingError> {
+        if !self.by_subscriber {
+            let unknown = self.per_user.on && self.per_user.by == UserBy::Subscriber;
+            let message = "\"subscriber\" needs a [[tree]] on this link, which says who there is";
+            return if unknown { Err(contradiction("user", message)) } else { Ok(()) };
+        }
+        if self.flushing.kind != Flush::Off {
+            let message = "not on a link with a [[tree]]: flows of all subscribers would be \
+                           cleared for the sake of one";
+            return Err(contradiction("flushing", message));
+        }
+        if self.second_link.port.is_some() {
+            let message = "not on a link with a [[tree]]: flows of other subscribers would leave \
+                           for the sake of one";
+            return Err(contradiction("second_link", message));
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Admission {
         self.estimates.take_fair(now, observed, self.config.rate, self.config.smoothing);
         self.list.next_interval();
         self.count_flows(now, observed);
-        let congested = self.fair() < self.min_fair() || self.is_crowded(self.min_fair());
+        let congested = self.is_slow(self.min_fair(), false);
         if let Some(eccm) = &mut self.eccm {
             eccm.estimated(now, congested, restart);
         }
@@ -185,10 +185,17 @@ impl Admission {
         BitRate(self.config.min_fair_bits())
     }
 
+    /// Whether flows have less than `min_fair`, or would have. It is the subscribers that are slow
+    /// where these share the link, each for itself.
+    fn is_slow(&self, min_fair: BitRate, forced: bool) -> bool {
+        let slow = self.fair() < min_fair || (!forced && self.is_crowded(min_fair));
+        slow && !self.config.by_subscriber
+    }
+
     /// Why the link is closed to flows with these thresholds.
     pub(super) fn cause(&self, min_fair: BitRate, max_load: Ppm) -> Option<Cause> {
         let forced = self.forced.is_some_and(|forced| !forced.closed);
-        if self.fair() < min_fair || (!forced && self.is_crowded(min_fair)) {
+        if self.is_slow(min_fair, forced) {
             Some(Cause::FairRate)
         } else if self.estimates.load > max_load {
             Some(Cause::PriorityLoad)

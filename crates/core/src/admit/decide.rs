@@ -4,6 +4,7 @@ use super::flush::Flushing;
 use super::history::Decided;
 use super::newcomers::NEW;
 use super::per_user::User;
+use super::plans::OwnPlan;
 use super::protected::{PROOF, SEARCH};
 use super::{
     Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal,
@@ -22,6 +23,9 @@ struct Newcomer {
     pin: Pin,
     /// The thresholds of emergency flows hold for it.
     emergency: Option<(BitRate, Ppm)>,
+    /// Whose it is, and what that has, where subscribers share the link.
+    subscriber: u32,
+    own: Option<OwnPlan>,
 }
 
 /// Why a packet was refused, with what was held against what.
@@ -106,7 +110,10 @@ impl Admission {
         {
             self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
         }
-        let newcomer = Newcomer { key, hash, length, pin, emergency };
+        let subscriber = packet.subscriber();
+        let min_fair = emergency.map_or(self.min_fair(), |(min_fair, _)| min_fair);
+        let own = self.own_plan(subscriber, min_fair, backlogs);
+        let newcomer = Newcomer { key, hash, length, pin, emergency, subscriber, own };
         self.newcomer(now, &newcomer, backlogs, lists)
     }
 
@@ -139,7 +146,8 @@ impl Admission {
         self.hear_peers(now);
         let (min_fair, max_load) =
             new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
-        let mut cause = self.cause(min_fair, max_load);
+        let closed = new.own.is_some_and(|own| own.is_closed()).then_some(Cause::FairRate);
+        let mut cause = self.cause(min_fair, max_load).or(closed);
         let mut triggered = false;
         // What turned elastic where it was let in by way of exception waits until the link is open.
         let elastic =
@@ -149,6 +157,7 @@ impl Admission {
         }
         if let Some(closed) = cause
             && !elastic
+            && new.own.is_none()
             && self.force_open(now, closed, backlogs)
         {
             triggered = true;
@@ -251,7 +260,8 @@ impl Admission {
             });
         let Some(users) = &mut self.per_user else { return Ok(None) };
         let FlowKey { source, destination, .. } = new.key.unpack();
-        let (user, most) = (users.user(source, destination), users.config.flows);
+        let user = users.user(source, destination, new.subscriber);
+        let most = users.config.flows;
         if user.flows < most || late || triggered {
             return Ok(Some(user));
         }
@@ -344,15 +354,27 @@ impl Admission {
 
     /// Whether ECCM's window did not help a flow in time because its user had no flow left (PUF).
     fn is_late(&self, now: Nanos, new: &Newcomer) -> bool {
-        let Some(eccm) = self.eccm.as_ref().filter(|_| self.per_user.is_some()) else {
-            return false;
-        };
+        let by_user = self.per_user.is_some() && new.own.is_none();
+        let Some(eccm) = self.eccm.as_ref().filter(|_| by_user) else { return false };
         self.newcomers.has_room()
             && self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
     }
 
-    fn has_place(&self, share: Ppm) -> bool {
-        self.newcomers.has_place(share, self.config.rate, self.min_fair(), self.estimates.fair)
+    /// Whether a guest more may enter.
+    fn has_place(&self, new: &Newcomer) -> bool {
+        let (share, rate) = (self.config.newcomer_share, self.config.rate);
+        if let Some(OwnPlan { rate, fair, least, .. }) = new.own {
+            return self.newcomers.has_place_of(new.subscriber, share, rate, least, fair);
+        }
+        self.newcomers.has_place(share, rate, self.min_fair(), self.estimates.fair)
+    }
+
+    /// Whether it waits for a place for the first time; or for so long, where no window of ECCM
+    /// comes.
+    fn is_guest(&self, now: Nanos, new: &Newcomer) -> bool {
+        let waited = |time| self.history.has_waited(now, &new.key, time);
+        let late = || self.eccm.as_ref().is_some_and(|eccm| waited(eccm.config.max_accept_delay));
+        !waited(NEW) || new.own.is_some() && late()
     }
 
     /// The link stays closed: the global list, the second link, or refusal.
@@ -372,7 +394,6 @@ impl Admission {
         if self.second.as_mut().is_some_and(|second| second.takes(now, timeout, interval)) {
             return self.divert(now, new, backlogs);
         }
-        let share = self.config.newcomer_share;
         if may_be_guest
             && cause == Cause::FairRate
             && self.cause(BitRate::ZERO, self.config.max_priority_load).is_none()
@@ -380,8 +401,7 @@ impl Admission {
             if self.is_late(now, new) {
                 return self.admit(now, new, Rule::Newcomer);
             }
-            let new_here = !self.history.has_waited(now, &new.key, NEW);
-            if new_here && self.has_place(share) {
+            if self.is_guest(now, new) && self.has_place(new) {
                 return self.enter(now, new, Rule::Newcomer, false);
             }
         }
@@ -390,7 +410,10 @@ impl Admission {
         let (min_fair, max_load) =
             new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let (measure, value, threshold) = match cause {
-            Cause::FairRate => view(Measure::FairRate, self.expected_fair().0, min_fair.0),
+            Cause::FairRate => match new.own {
+                Some(own) => view(Measure::FairRate, own.fair.min(own.expected).0, own.least.0),
+                None => view(Measure::FairRate, self.expected_fair().0, min_fair.0),
+            },
             Cause::PriorityLoad => {
                 view(Measure::PriorityLoad, self.estimates.load.0.into(), max_load.0.into())
             }
@@ -432,7 +455,9 @@ impl Admission {
     /// The flow is let in and, chance and room allowing, listed.
     fn admit(&mut self, now: Nanos, new: &Newcomer, rule: Rule) -> Verdict {
         let measure = if rule == Rule::GlobalList { Measure::Nothing } else { Measure::FairRate };
-        let (value, threshold) = (self.fair().0, self.min_fair().0);
+        let of_link = (self.fair(), self.min_fair());
+        let (value, threshold) = new.own.map_or(of_link, |own| (own.fair, own.least));
+        let (value, threshold) = (value.0, threshold.0);
         let decided = Decided { event: Event::Admitted(rule), measure, value, threshold };
         let listed =
             self.config.listing_chance == Ppm::ONE || self.draw() < self.config.listing_chance.0;
@@ -442,10 +467,10 @@ impl Admission {
         if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
             self.counts.admissions += 1;
             self.last = Last::Listed(id, new.hash);
-            self.newcomers.came(now, id);
+            self.newcomers.came(now, id, new.subscriber);
             if rule == Rule::Newcomer {
                 self.list.mark_eccm(id);
-                self.newcomers.invite(now, id);
+                self.newcomers.invite(now, id, new.subscriber);
             }
             self.tell_peers(now);
             let window = self.forced.is_some_and(|forced| forced.by_eccm);

@@ -38,6 +38,10 @@
 //! [`Admission::next_tick`], also while nothing arrives. A caller that is late gets one estimate
 //! over the longer interval.
 //!
+//! **Subscribers.** Where a tree shares the link between them, each has a fair rate of its own, and
+//! is closed to new flows or open for itself (`plans.rs`): step 4 asks that, and neither FR nor PL
+//! of the link.
+//!
 //! **Several workers** of one link have an admission each, for the flows that they meet: lists,
 //! and histories are a worker's own; estimates, the budget, what has been let in since the last
 //! estimate, places of guests and ECCM's windows are the link's
@@ -69,6 +73,7 @@ mod history;
 mod newcomers;
 mod per_user;
 mod pinning;
+mod plans;
 mod protected;
 mod second_link;
 pub mod view;
@@ -77,12 +82,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use budget::{BudgetConfig, CALM, FLOOD_FLOWS, MATURE};
-pub use config::{AdmissionConfig, FlowsConfig, OWN_BURST, OWN_SHARE};
+pub use config::{AdmissionConfig, FlowsConfig, OWN_BURST, OWN_SHARE, OnLink};
 pub use eccm::EccmConfig;
 pub use emergency::{EmergencyConfig, EmergencyRule};
 pub use flush::{Flush, FlushConfig};
 pub use global::{RouterLists, RouterListsConfig};
-pub use per_user::{PerUserConfig, UserBy};
+pub use per_user::{Owner, PerUserConfig, UserBy};
 pub use pinning::PinningConfig;
 pub use second_link::{SecondLinkConfig, SecondLinkPolicy};
 pub use view::*;
@@ -91,7 +96,7 @@ use crate::flow_table::{EntryId, PackedFlow, fold};
 use crate::measure::Histogram;
 use crate::packet::FlowKey;
 use crate::reason::Reason;
-use crate::schedule::{Meters, Treated};
+use crate::schedule::{Meters, Sharing, Treated};
 use crate::settings::{SettingError, Settings};
 use crate::shape::{Shaper, ShaperConfig};
 use crate::share::SharedLink;
@@ -133,9 +138,26 @@ impl Observed {
     }
 }
 
-/// Says how many bytes of a flow wait in the scheduler; asked only when the most active flows are
-/// looked for.
-pub type Backlogs<'a> = &'a dyn Fn(&FlowKey) -> Bytes;
+/// What a decision asks the scheduler.
+pub trait Waiting {
+    /// How many bytes wait of a flow; asked only when the most active flows are looked for.
+    fn of_flow(&self, flow: &FlowKey) -> Bytes;
+
+    /// What the flows of a subscriber share; asked only for new flows, where subscribers share the
+    /// link.
+    fn sharing(&self, _subscriber: u32) -> Option<Sharing> {
+        None
+    }
+}
+
+impl<F: Fn(&FlowKey) -> Bytes> Waiting for F {
+    fn of_flow(&self, flow: &FlowKey) -> Bytes {
+        self(flow)
+    }
+}
+
+/// The scheduler of the link, as far as decisions ask it.
+pub type Backlogs<'a> = &'a dyn Waiting;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -491,6 +513,7 @@ impl Admission {
             passed: self.passed,
             refused: self.refused,
             removed: self.removed,
+            by_subscriber: config.by_subscriber,
             flood: self.budget.as_ref().is_some_and(Budget::flood),
             accept_delay: self.accept_delay.clone(),
             users: self.per_user.as_ref().map_or_else(Vec::new, PerUser::busiest),

@@ -70,12 +70,17 @@ struct Guest {
     admitted: u32,
     /// It takes one of the places.
     holds: bool,
+    /// Whose it is, where subscribers share the link.
+    whose: u32,
 }
+
+/// A flow that has just come, when, and whose it is.
+type Young = (EntryId, u32, u32);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Newcomers {
-    young: Vec<(EntryId, u32)>,
+    young: Vec<Young>,
     chance: u64,
     present: u64,
     guests: Vec<Guest>,
@@ -164,10 +169,16 @@ impl Newcomers {
         BitRate(u64::try_from(fair).unwrap_or(u64::MAX)).min(rate)
     }
 
+    /// The same of a subscriber's.
+    pub(super) fn coming_of(&self, whose: u32) -> u64 {
+        let young = self.young.iter().filter(|(.., of)| *of == whose).count();
+        self.chance * young as u64
+    }
+
     /// A flow was listed.
-    pub(super) fn came(&mut self, now: Nanos, id: EntryId) {
+    pub(super) fn came(&mut self, now: Nanos, id: EntryId, whose: u32) {
         if self.young.len() < YOUNG {
-            self.young.push((id, stamp(now)));
+            self.young.push((id, stamp(now), whose));
         }
     }
 
@@ -185,23 +196,49 @@ impl Newcomers {
         least: BitRate,
         fair: BitRate,
     ) -> bool {
-        let low = fair.0 < least.0.saturating_sub(share.of(least.0));
         let (own, others) = (self.let_in(), self.others);
-        let taken = u128::from(own.likely + others.likely) * u128::from(least.0);
+        let (guests, likely) = (own.guests + others.guests, own.likely + others.likely);
+        self.is_free((guests, likely), share, rate, least, fair)
+    }
+
+    /// The same of a subscriber's own places, where these are the rates of what it has.
+    pub(super) fn has_place_of(
+        &self,
+        whose: u32,
+        share: Ppm,
+        rate: BitRate,
+        least: BitRate,
+        fair: BitRate,
+    ) -> bool {
+        let guests = self.guests.iter().filter(|guest| guest.holds && guest.whose == whose).count();
+        self.is_free((guests as u64, self.guest_chance * guests as u64), share, rate, least, fair)
+    }
+
+    /// Whether there is a place beside these guests, of whom so many are likely to turn elastic.
+    fn is_free(
+        &self,
+        (guests, likely): (u64, u64),
+        share: Ppm,
+        rate: BitRate,
+        least: BitRate,
+        fair: BitRate,
+    ) -> bool {
+        let low = fair.0 < least.0.saturating_sub(share.of(least.0));
+        let taken = u128::from(likely) * u128::from(least.0);
         let more = taken < u128::from(share.of(rate.0) >> u32::from(low)) << 16;
-        share > Ppm::ZERO && (own.guests + others.guests == 0 || more) && self.has_room()
+        share > Ppm::ZERO && (guests == 0 || more) && self.has_room()
     }
 
     /// A flow was listed as a guest.
-    pub(super) fn invite(&mut self, now: Nanos, id: EntryId) {
-        self.guests.push(Guest { id, admitted: stamp(now), holds: true });
+    pub(super) fn invite(&mut self, now: Nanos, id: EntryId, whose: u32) {
+        self.guests.push(Guest { id, admitted: stamp(now), holds: true, whose });
         self.held += 1;
     }
 
     /// The load was estimated: looks at what the young flows have become.
     pub(super) fn classify(&mut self, now: Nanos, interval: Nanos, list: &ProtectedList) {
         let (known, chance) = (Nanos(interval.0 / 2), &mut self.chance);
-        self.young.retain(|(id, admitted)| {
+        self.young.retain(|(id, admitted, _)| {
             if list.has_turned(*id) {
                 *chance += (ONE - *chance).div_ceil(MEMORY);
                 return false;
@@ -250,7 +287,7 @@ impl Newcomers {
     }
 
     pub(super) fn memory() -> usize {
-        YOUNG * size_of::<(EntryId, u32)>() + GUESTS * size_of::<Guest>()
+        YOUNG * size_of::<Young>() + GUESTS * size_of::<Guest>()
     }
 }
 

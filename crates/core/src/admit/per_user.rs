@@ -3,6 +3,7 @@
 //! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it; or the
 //! destination, or the end that lies inside, which are this project's: on the way to users, sources
 //! are servers, and one server's address would have the quota of one user for a whole household.
+//! Where a tree says whose a packet is, a user is a subscriber; all whom it does not know are one.
 //! The paper says both "at most N" and "dropped if the counter is higher than N"; here a flow is
 //! admitted if the count is below N, and then counted.
 //!
@@ -19,6 +20,7 @@
 //! Flows that enter by GPFL or ECM are neither counted nor limited.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::UserAdmissions;
@@ -39,6 +41,8 @@ words! {
         Destination = "destination",
         /// that of its end that lies in `[flows] inside`; its source's if both or neither do
         Inside = "inside",
+        /// that of the subscriber whose it is; the link needs a `[[tree]]`
+        Subscriber = "subscriber",
     }
 }
 
@@ -81,16 +85,34 @@ struct Count {
 pub(super) struct PerUser {
     pub(super) config: PerUserConfig,
     inside: PrefixList,
-    table: Table<IpAddr, Count>,
+    table: Table<Owner, Count>,
     shared: Vec<Count>,
     interval: u32,
     seed: u64,
 }
 
+/// Who a user is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Owner {
+    /// The network address of a prefix.
+    Address(IpAddr),
+    /// The [place](crate::packet::Packet::subscriber) of a subscriber.
+    Subscriber(u32),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Subscriber(place) => write!(f, "subscriber {place}"),
+        }
+    }
+}
+
 /// Where a user's flows are counted, and how many it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User {
-    address: IpAddr,
+    owner: Owner,
     hash: u64,
     listed: Option<EntryId>,
     pub(super) flows: u32,
@@ -104,15 +126,24 @@ impl PerUser {
         Ok(Self { config, inside, table, shared, interval: 0, seed })
     }
 
-    /// The address of the user whose a flow from `source` to `destination` is.
-    fn of(&self, source: IpAddr, destination: IpAddr) -> IpAddr {
-        match self.config.by {
+    /// Whose a flow from `source` to `destination` is, of a packet of this subscriber.
+    fn of(&self, source: IpAddr, destination: IpAddr, subscriber: u32) -> Owner {
+        let address = match self.config.by {
+            UserBy::Subscriber => return Owner::Subscriber(subscriber),
             UserBy::Source => source,
             UserBy::Destination => destination,
             UserBy::Inside if self.inside.contains(source) => source,
             UserBy::Inside if self.inside.contains(destination) => destination,
             UserBy::Inside => source,
-        }
+        };
+        Owner::Address(match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(
+                (network(address, self.config.ipv4_prefix) >> 96) as u32,
+            )),
+            IpAddr::V6(_) => {
+                IpAddr::V6(Ipv6Addr::from_bits(network(address, self.config.ipv6_prefix)))
+            }
+        })
     }
 
     /// All counters go to zero: the fair rate was estimated.
@@ -125,19 +156,14 @@ impl PerUser {
     }
 
     /// The user of a flow, and what it has in this interval.
-    pub(super) fn user(&mut self, source: IpAddr, destination: IpAddr) -> User {
-        let owner = self.of(source, destination);
-        let address = match owner {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(
-                (network(owner, self.config.ipv4_prefix) >> 96) as u32,
-            )),
-            IpAddr::V6(_) => {
-                IpAddr::V6(Ipv6Addr::from_bits(network(owner, self.config.ipv6_prefix)))
-            }
+    pub(super) fn user(&mut self, source: IpAddr, destination: IpAddr, subscriber: u32) -> User {
+        let owner = self.of(source, destination, subscriber);
+        let bits = match owner {
+            Owner::Address(address) => network(address, 128),
+            Owner::Subscriber(place) => place.into(),
         };
-        let bits = network(address, 128);
         let hash = fold(fold(self.seed, (bits >> 64) as u64), bits as u64);
-        let listed = self.table.find(hash, &address);
+        let listed = self.table.find(hash, &owner);
         if listed.is_none() && self.table.is_full() {
             let interval = self.interval;
             self.table.sweep(super::protected::SEARCH, |_, count| count.interval != interval);
@@ -148,7 +174,7 @@ impl PerUser {
             None => self.shared[self.place(hash)],
         };
         let flows = if count.interval == self.interval { count.flows } else { 0 };
-        User { address, hash, listed, flows }
+        User { owner, hash, listed, flows }
     }
 
     /// A flow of the user was admitted.
@@ -158,7 +184,7 @@ impl PerUser {
         match user.listed {
             Some(id) => *self.table.value_mut(id) = count,
             None => {
-                if self.table.insert(user.hash, user.address, count).is_err() {
+                if self.table.insert(user.hash, user.owner, count).is_err() {
                     self.shared[place] = count;
                 }
             }

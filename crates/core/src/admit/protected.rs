@@ -418,7 +418,11 @@ impl ProtectedList {
     }
 
     fn active(&self, id: EntryId, backlogs: Backlogs<'_>) -> Active {
-        Active { id, backlog: backlogs(&self.table.key(id).unpack()), recent: self.recent(id) }
+        Active {
+            id,
+            backlog: backlogs.of_flow(&self.table.key(id).unpack()),
+            recent: self.recent(id),
+        }
     }
 
     /// The flow with the largest backlog among [`PICK`] places from the hand on, among equals the

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
 use core::ops::Deref;
 
+use super::per_user::Owner;
 use crate::measure::Histogram;
 use crate::packet::FlowKey;
 use crate::reason::Reason;
@@ -283,8 +283,8 @@ pub struct Explanation {
 /// A user and the flows it started in the present interval.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UserAdmissions {
-    /// The network address of the user's prefix.
-    pub user: IpAddr,
+    /// Who it is.
+    pub user: Owner,
     /// Flows admitted since the last estimate of the fair rate.
     pub flows: u32,
 }
@@ -354,6 +354,8 @@ pub struct AdmissionView {
     pub refused: [u64; Reason::COUNT],
     /// Flows taken off the list, by [`Removal`].
     pub removed: [u64; Removal::ALL.len()],
+    /// Subscribers share the link, and are each open or closed for itself.
+    pub by_subscriber: bool,
     /// Whether a flood of one-packet flows is held down.
     pub flood: bool,
     /// Time from the first packet of a flow to its first packet that passed. Flows that the history

@@ -12,7 +12,9 @@ use core::fmt;
 
 use super::shared::Shared;
 use super::shared_flows::SharedFlows;
-use super::{Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Treated, Wake};
+use super::{
+    Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Sharing, Treated, Wake,
+};
 use crate::audit::Promise;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, Value};
@@ -398,6 +400,9 @@ macro_rules! disciplines {
             }
             fn node_account(&self, place: u32) -> Option<NodeAccount> {
                 each_arm!($arms, self, s => s.node_account(place))
+            }
+            fn sharing(&self, subscriber: u32) -> Option<Sharing> {
+                each_arm!($arms, self, s => s.sharing(subscriber))
             }
             fn node_places(&self) -> u32 {
                 each_arm!($arms, self, s => s.node_places())

@@ -56,6 +56,18 @@ pub enum Treated {
     Dropped(Reason),
 }
 
+/// What the flows of a subscriber share.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sharing {
+    /// The most that there is for them: the subscriber's cap, or that of the first node above that
+    /// has one.
+    pub rate: BitRate,
+    /// Flows that wait, on average over its last packets; 0 while none does. In parts of a flow.
+    pub flows: u32,
+    /// Parts of a flow.
+    pub whole: u32,
+}
+
 /// Whether a change made something sendable that was not: then the transmit side must be started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "packets that a change released wait for the next arrival unless the transmit side is \
@@ -228,6 +240,11 @@ pub trait Scheduler<P: Packet> {
 
     /// The node of a tree at this place; places are below [`node_places`](Self::node_places).
     fn node_account(&self, _place: u32) -> Option<NodeAccount> {
+        None
+    }
+
+    /// What the flows of a [subscriber](Packet::subscriber) share, where subscribers do.
+    fn sharing(&self, _subscriber: u32) -> Option<Sharing> {
         None
     }
 

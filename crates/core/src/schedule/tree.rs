@@ -82,7 +82,9 @@ use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::flow_list::FlowList;
 use super::longest::Longest;
 use super::slab::Slab;
-use super::{Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Treated, Wake};
+use super::{
+    Backlog, Discipline, DropSink, Meters, NodeAccount, Scheduler, Sharing, Treated, Wake,
+};
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::ElasticAqm;
 use crate::audit::Promise;
@@ -92,7 +94,7 @@ use crate::settings::{Change, SettingError, Settings, in_range};
 use crate::units::{BitRate, Bytes, Nanos};
 use flow::Flow;
 pub use meters::{DELAY_BUCKETS, NodeMeters, NodeState};
-use node::{CAPPED, Cold, Hot, READY};
+use node::{CAPPED, Cold, Hot, LEAF, READY, SHARED};
 pub use plan::{
     CAP_RANGE, Kind, LINK, MOST_LEVELS, MOST_NODES, Plan, PlanError, PlanNode, UNKNOWN,
     WEIGHT_RANGE, WEIGHT_UNIT,
@@ -269,6 +271,12 @@ impl<P: Packet> Tree<P> {
         })
     }
 
+    /// A place, if a subscriber is there; else that of those whom nobody knows.
+    #[inline]
+    fn known(&self, place: u32) -> u32 {
+        if self.hot.get(place as usize).is_some_and(|hot| hot.is(LEAF)) { place } else { UNKNOWN }
+    }
+
     fn quantum(&self) -> i32 {
         self.config.quantum.0 as i32 * UNIT
     }
@@ -362,6 +370,17 @@ impl<P: Packet> Scheduler<P> for Tree<P> {
             may_go: hot.is(READY),
             pauses: cold.pauses,
         })
+    }
+
+    fn sharing(&self, subscriber: u32) -> Option<Sharing> {
+        let leaf = self.known(subscriber);
+        let nodes = self.config.plan.nodes();
+        let mut at = leaf;
+        while nodes[at as usize].cap.is_none() && at != LINK {
+            at = nodes[at as usize].parent;
+        }
+        let rate = nodes[at as usize].cap.or(self.rate)?;
+        Some(Sharing { rate, flows: self.cold[leaf as usize].shared(), whole: SHARED })
     }
 
     fn node_places(&self) -> u32 {

@@ -4,6 +4,7 @@ mod ack_filter;
 mod admission_bursts;
 mod admission_limits;
 mod admission_links;
+mod admission_plans;
 mod admission_rules;
 mod admission_wire;
 mod admit;

@@ -23,6 +23,7 @@ use evenkeel_ports::FramePool;
 
 use super::egress::OutgoingLink;
 use super::port::PortSlot;
+use super::subscribers::Behind;
 use crate::snapshot::AdmissionSnapshot;
 
 /// More missed estimates than this are one.
@@ -132,6 +133,10 @@ fn observed(link: &OutgoingLink, at: Nanos) -> Observed {
 impl PortSlot {
     /// The admission of the link as plain data.
     pub(super) fn admission_view(&self) -> Option<AdmissionSnapshot> {
-        self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view()))
+        let name = |place: u32| {
+            let of = |behind: &Behind| behind.name_of(place).to_owned();
+            self.behind.as_ref().map_or_else(|| place.to_string(), of)
+        };
+        self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view(), name))
     }
 }

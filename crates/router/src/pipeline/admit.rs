@@ -1,20 +1,49 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
-use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::admit::{Pin, Verdict, Waiting};
 use evenkeel_core::schedule::tree::UNKNOWN;
-use evenkeel_core::schedule::{Scheduler, Treated};
+use evenkeel_core::schedule::{AnyScheduler, Scheduler, Sharing, Treated};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
+use evenkeel_ports::FramePool;
 
 use super::Pipeline;
 use super::packet::{QueuedPacket, wire_len_of};
+use super::parsed::Classifier;
+use super::subscribers::Behind;
 use crate::mirror::NeighbourRequest;
+
+/// The queues of a link, as its admission asks them.
+struct Queues<'a> {
+    scheduler: &'a AnyScheduler<QueuedPacket>,
+    classifier: &'a Classifier,
+}
+
+impl Waiting for Queues<'_> {
+    fn of_flow(&self, flow: &FlowKey) -> Bytes {
+        self.scheduler.flow_backlog(flow, self.classifier.hash(flow))
+    }
+
+    fn sharing(&self, subscriber: u32) -> Option<Sharing> {
+        self.scheduler.sharing(subscriber)
+    }
+}
+
+impl QueuedPacket {
+    /// Looks whose it is, if that is not known.
+    #[inline]
+    fn find_subscriber(&mut self, behind: &Behind, pool: &FramePool) {
+        if self.subscriber == UNKNOWN {
+            self.subscriber = behind.place_of(&self.flow, pool.bytes(&self.frame));
+        }
+    }
+}
 
 impl Pipeline {
     /// Asks the admission of the link of `port`, where the packet arrives at `at`. `pin` is the
     /// chosen path and the TTL that it came with.
     #[inline]
-    pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
+    pub(super) fn admit(&mut self, port: usize, mut queued: QueuedPacket, pin: Pin, at: Nanos) {
         let slot = &mut self.ports[port];
         slot.admit_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);
@@ -22,11 +51,11 @@ impl Pipeline {
             let _ = self.enter(port, queued, at);
             return;
         };
-        let scheduler = slot.link.scheduler();
-        let classifier = &self.classifier;
-        let backlog =
-            |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, classifier.hash(flow)) };
-        match admission.decide(at, &queued, pin, &backlog, &mut self.admissions.lists) {
+        if let Some(behind) = &slot.behind {
+            queued.find_subscriber(behind, &self.pool);
+        }
+        let waiting = Queues { scheduler: slot.link.scheduler(), classifier: &self.classifier };
+        match admission.decide(at, &queued, pin, &waiting, &mut self.admissions.lists) {
             Verdict::Pass => {
                 let treated = self.enter(port, queued, at);
                 if let Some(admission) = &mut self.ports[port].admission {
@@ -42,10 +71,8 @@ impl Pipeline {
     #[inline(always)] // or the packet is copied once more
     pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
         self.agenda.touch(port);
-        if let Some(behind) = &self.ports[port].behind
-            && queued.subscriber == UNKNOWN
-        {
-            queued.subscriber = behind.place_of(&queued.flow, self.pool.bytes(&queued.frame));
+        if let Some(behind) = &self.ports[port].behind {
+            queued.find_subscriber(behind, &self.pool);
         }
         if self.watching.is_some() {
             self.watch_queued(port, &queued, at);

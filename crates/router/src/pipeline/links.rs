@@ -240,5 +240,5 @@ pub(super) fn admission_of(
     let second = admission.second_link.port.as_ref().and_then(|second| {
         links.iter().find(|link| link.port == second.0).and_then(|link| link.core.rate)
     });
-    admission.on_link(link.core.rate, second, flows)
+    admission.on_link(link.to_admission(second), flows)
 }

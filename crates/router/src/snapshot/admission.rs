@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Deref;
 
 use evenkeel_core::Reason;
-use evenkeel_core::admit::{AdmissionCounts, AdmissionView, Removal, Rule};
+use evenkeel_core::admit::{AdmissionCounts, AdmissionView, Owner, Removal, Rule, UserAdmissions};
 use evenkeel_core::counters;
 use evenkeel_core::measure::Histogram;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,10 @@ counters! {
         part refused: Drops, "packets";
         /// Flows taken off it, by cause.
         part removed: Drops, "flows";
+        /// Whether each subscriber is open or closed for itself; then rates and load of the link
+        /// are not asked.
+        #[serde(default)]
+        most by_subscriber: bool;
         /// Whether a flood of one-packet flows is held down.
         most flood: bool;
         /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns,
@@ -67,7 +71,7 @@ counters! {
     /// A user and the flows it started since the last estimate of the fair rate.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct UserSnapshot {
-        /// The network address of the user's prefix.
+        /// The network address of the user's prefix, or the subscriber's name.
         key user: String;
         /// The flows.
         gauge flows: u64, "flows";
@@ -143,9 +147,9 @@ impl Deref for AdmissionSnapshot {
 }
 
 impl AdmissionSnapshot {
-    /// From what the admission says of itself.
+    /// From what the admission says of itself; `name` knows subscribers by their places.
     #[must_use]
-    pub fn of(view: &AdmissionView) -> Self {
+    pub fn of(view: &AdmissionView, name: impl Fn(u32) -> String) -> Self {
         fn named<'n>(counts: impl Iterator<Item = (&'n str, u64)>) -> Drops {
             counts.filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)).collect()
         }
@@ -170,6 +174,7 @@ impl AdmissionSnapshot {
             removed: named(
                 Removal::ALL.iter().zip(view.removed).map(|(removal, n)| (removal.name(), n)),
             ),
+            by_subscriber: view.by_subscriber,
             flood: view.flood,
             accept_delay_buckets: view
                 .accept_delay
@@ -179,7 +184,13 @@ impl AdmissionSnapshot {
             users: view
                 .users
                 .iter()
-                .map(|user| UserSnapshot { user: user.user.to_string(), flows: user.flows.into() })
+                .map(|UserAdmissions { user, flows }| {
+                    let user = match user {
+                        Owner::Address(address) => address.to_string(),
+                        Owner::Subscriber(place) => name(*place),
+                    };
+                    UserSnapshot { user, flows: (*flows).into() }
+                })
                 .collect(),
             memory_bytes: view.memory as u64,
         }

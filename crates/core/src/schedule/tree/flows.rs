@@ -45,8 +45,8 @@ impl<P: Packet> Tree<P> {
         cold.packets += 1;
         cold.bytes += length.0 as u32;
         self.longest.grown(leaf, &mut cold.place, Bytes(cold.bytes.into()));
-        if waits {
-            self.flow_begins(id, leaf, begins, now);
+        if waits && self.flow_begins(id, leaf, begins, now) {
+            return Treated::Priority;
         }
         Treated::Queued
     }
@@ -85,18 +85,19 @@ impl<P: Packet> Tree<P> {
         }
     }
 
-    /// A flow has its first packet.
-    fn flow_begins(&mut self, id: EntryId, leaf: u32, begins: bool, now: Nanos) {
+    /// A flow has its first packet. Whether it goes before other flows of the subscriber.
+    fn flow_begins(&mut self, id: EntryId, leaf: u32, begins: bool, now: Nanos) -> bool {
         let idle = self.flows.get(id).idle(now);
         self.flows.get_mut(id).aqm.blue.rested(idle);
         self.busy_flows += 1;
         if let Some(groups) = &mut self.groups {
             self.cold[leaf as usize].groups += u32::from(groups.fills(id));
         }
+        let mut first = false;
         if begins {
             self.flows.begin(id);
             let mut turns = self.hot[leaf as usize].turns;
-            turns.enter(&mut self.members(), id.link());
+            first = turns.enter(&mut self.members(), id.link());
             self.hot[leaf as usize].turns = turns;
         }
         self.cold[leaf as usize].busy += 1;
@@ -104,6 +105,7 @@ impl<P: Packet> Tree<P> {
             self.waits(leaf, fine(now));
             self.activate(leaf, fine(now));
         }
+        first
     }
 
     /// The flows of a subscriber as they take turns.

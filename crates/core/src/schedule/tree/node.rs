@@ -147,6 +147,11 @@ pub(super) const fn coarse(at: u64) -> Nanos {
     Nanos(at.div_ceil(1 << FINE))
 }
 
+/// Packets over which it is told how many flows share what a subscriber has.
+const SEEN: u32 = 32;
+/// A flow, where their mean is counted.
+pub(super) const SHARED: u32 = 256;
+
 /// What a node has besides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cold {
@@ -163,6 +168,8 @@ pub(super) struct Cold {
     pub(super) packets: u32,
     /// Children, or flows, with something that waits, whether it may go or not.
     pub(super) busy: u32,
+    /// The mean of that when a packet of it went, in [`SHARED`]ths: over its last [`SEEN`] packets.
+    shared: u32,
     /// Hosts or classes of a subscriber with something that waits, where these share.
     pub(super) groups: u32,
     /// Bytes that may wait of a subscriber.
@@ -298,6 +305,7 @@ impl Cold {
         bytes: 0,
         packets: 0,
         busy: 0,
+        shared: 0,
         groups: 0,
         room: 0,
         packets_time: 0,
@@ -315,6 +323,17 @@ impl Cold {
             (u64::from(self.default_weight), u64::from(largest.max(self.default_weight)));
         let wanted = (quantum.0 * UNIT as u64).max(LEAST_QUANTUM * large / small);
         self.scale = (wanted.min(LARGEST_QUANTUM) << 32) / large;
+    }
+
+    /// A packet of a subscriber goes.
+    #[inline]
+    pub(super) fn shares(&mut self) {
+        self.shared = self.shared - self.shared / SEEN + self.busy * (SHARED / SEEN);
+    }
+
+    /// How many flows share what a subscriber has, in [`SHARED`]ths.
+    pub(super) fn shared(&self) -> u32 {
+        if self.busy == 0 { 0 } else { self.shared }
     }
 
     /// How long a packet and a half takes at its rate, ns.

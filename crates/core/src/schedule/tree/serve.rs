@@ -1,9 +1,9 @@
 //! Which packet goes next, and what it costs whom.
 
+use super::Tree;
 use super::node::{ASSURED_LISTED, CAPPED, Children, LEAF, LISTED, READY, coarse, fine};
 use super::plan::{LINK, MOST_LEVELS};
 use super::turns::UNIT;
-use super::{Tree, UNKNOWN};
 use crate::aqm::elastic::Now;
 use crate::aqm::{Round, Verdict};
 use crate::flow_table::EntryId;
@@ -208,7 +208,7 @@ impl<P: Packet> Tree<P> {
                 hot.set(LISTED, true);
                 let mut turns = self.hot[parent as usize].turns;
                 let cold = &self.cold[parent as usize];
-                turns.enter(&mut Children { hot: &mut self.hot, cold }, node);
+                let _ = turns.enter(&mut Children { hot: &mut self.hot, cold }, node);
                 self.hot[parent as usize].turns = turns;
             }
             self.cold[parent as usize].ready += 1;
@@ -311,6 +311,7 @@ impl<P: Packet> Tree<P> {
             self.fade(leaf);
             return None;
         };
+        self.cold[leaf as usize].shares();
         let given = self.take(picked, leaf, now, dropped);
         let sent = given.as_ref().map_or(0, |packet| packet.wire_len().0);
         let id = EntryId::from_link(picked);
@@ -388,8 +389,7 @@ impl<P: Packet> Tree<P> {
     /// The subscriber that a packet belongs to, of those there are.
     #[inline]
     pub(super) fn leaf_of(&self, packet: &P) -> u32 {
-        let leaf = packet.subscriber();
-        if self.hot.get(leaf as usize).is_some_and(|hot| hot.is(LEAF)) { leaf } else { UNKNOWN }
+        self.known(packet.subscriber())
     }
 
     /// Takes bytes and a packet from what is counted of a subscriber.

@@ -109,25 +109,30 @@ impl Turns {
     pub(super) const EMPTY: Self =
         Self { newcomers: Line::EMPTY, present: Line::EMPTY, next: Line::EMPTY, round: 0 };
 
-    /// A member that is in no list becomes ready.
-    pub(super) fn enter(&mut self, members: &mut impl Members, member: u32) {
+    /// A member that is in no list becomes ready. Whether it goes before those in line.
+    pub(super) fn enter(&mut self, members: &mut impl Members, member: u32) -> bool {
         let (round, quantum) = (self.round, members.quantum(member));
         let turn = members.turn(member);
         let away = round.wrapping_sub(turn.round);
         if away == 0 {
             // Its turn was broken off, or over.
-            if turn.deficit > 0 {
-                return self.newcomers.push(members, member);
+            let first = turn.deficit > 0;
+            if first {
+                self.newcomers.push(members, member);
+            } else {
+                turn.deficit += quantum;
+                self.next.push(members, member);
             }
-            turn.deficit += quantum;
-            return self.next.push(members, member);
+            return first;
         }
         let paid = i64::from(turn.deficit) + i64::from(away) * i64::from(quantum);
         // What it could not send while others went on to the next round is not lost.
         let left = turn.deficit.clamp(0, quantum);
         turn.deficit = paid.min(i64::from(quantum) + i64::from(left)) as i32;
-        let line = if turn.deficit > 0 { &mut self.newcomers } else { &mut self.next };
+        let first = turn.deficit > 0;
+        let line = if first { &mut self.newcomers } else { &mut self.next };
         line.push(members, member);
+        first
     }
 
     /// Whose turn it is; `None`: nobody is ready.
@@ -252,7 +257,7 @@ mod tests {
     fn enter(turns: &mut Turns, members: &mut Some, member: usize) {
         members.ready[member] = true;
         if !std::mem::replace(&mut members.listed[member], true) {
-            turns.enter(members, member as u32);
+            let _ = turns.enter(members, member as u32);
         }
     }
 

@@ -11,6 +11,7 @@ use evenkeel_core::admit::{
     Admission, AdmissionConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
 };
 use evenkeel_core::schedule::Treated;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Ppm};
 
 /// The capacity of the published test network.
@@ -50,6 +51,13 @@ impl Packet for XpPacket {
     }
     fn is_own_control(&self) -> bool {
         self.own
+    }
+    /// Users of 256 are a subscriber's.
+    fn subscriber(&self) -> u32 {
+        match self.flow.source {
+            IpAddr::V4(user) => UNKNOWN + u32::from(user.octets()[2]),
+            IpAddr::V6(_) => UNKNOWN,
+        }
     }
 }
 

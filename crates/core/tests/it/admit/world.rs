@@ -2,13 +2,13 @@
 //! virtual time.
 
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict,
+    Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict, Waiting,
 };
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
-use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::{AnyScheduler, Sharing};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason, Scheduler};
 
 use super::{PIN, XpPacket, hash};
@@ -88,6 +88,18 @@ impl LinkSink<XpPacket> for Left {
     }
     fn dropped(&mut self, _: Nanos, packet: XpPacket, _: Reason) {
         self.dropped.push(packet);
+    }
+}
+
+/// What an admission asks.
+struct Queues<'a>(&'a AnyScheduler<XpPacket>);
+
+impl Waiting for Queues<'_> {
+    fn of_flow(&self, flow: &FlowKey) -> Bytes {
+        self.0.flow_backlog(flow, hash(flow))
+    }
+    fn sharing(&self, subscriber: u32) -> Option<Sharing> {
+        self.0.sharing(subscriber)
     }
 }
 
@@ -261,9 +273,8 @@ impl World {
         };
         source.offered += 1;
         source.first_offered = source.first_offered.or(Some(now));
-        let scheduler = self.link.scheduler();
-        let backlogs = |flow: &FlowKey| scheduler.flow_backlog(flow, hash(flow));
-        let verdict = self.admission.decide(now, &packet, PIN, &backlogs, &mut self.lists);
+        let queues = Queues(self.link.scheduler());
+        let verdict = self.admission.decide(now, &packet, PIN, &queues, &mut self.lists);
         let source = &mut self.sources[index];
         match verdict {
             Verdict::Pass => {
