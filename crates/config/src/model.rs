@@ -248,6 +248,10 @@ settings! {
         /// Rules. One that fits is enough.
         reload rules as match: Vec<Match> = Vec::new(), in 0..=ClassMap::MAX_RULES,
             absent "no rule: only the first class gets packets";
+        /// Nodes and subscribers of the `[[tree]]`s: packets to and from who is there, by their
+        /// prefixes, that no rule of any class takes. The nearest one that is named decides, and
+        /// who receives before who sends.
+        reload nodes: Vec<String> = Vec::new(), absent "none";
         /// The `[[service]]` that its packets are sent through before they enter their link.
         reload service_name as service: Option<String> = None, written NAME, absent "none";
     }

@@ -220,7 +220,7 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
             fail(
                 "min_fair_rate",
                 format!(
-                    "discipline {:?} measures no fair rate; use pfq, pdrr or afan",
+                    "discipline {:?} measures no fair rate; use pfq, pdrr or afan, or a [[tree]]",
                     link.discipline.name()
                 ),
             );

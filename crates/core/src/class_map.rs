@@ -320,22 +320,27 @@ impl ClassMap {
     #[must_use]
     #[inline]
     pub fn classify(&self, flow: &FlowKey, dscp: u8) -> Class {
+        self.ruled(flow, dscp).unwrap_or(Class(0))
+    }
+
+    /// The same; `None`: no rule fits.
+    #[must_use]
+    #[inline]
+    pub fn ruled(&self, flow: &FlowKey, dscp: u8) -> Option<Class> {
         let list = usize::from(dscp) % DSCPS + if flow.source.is_ipv4() { 0 } else { DSCPS };
         let range = self.starts[list] as usize..self.starts[list + 1] as usize;
         if range.is_empty() {
-            return Class(0);
+            return None;
         }
         let candidates = &self.candidates[range];
         if let (IpAddr::V4(source), IpAddr::V4(destination)) = (flow.source, flow.destination) {
             let (source, destination) = (source.to_bits(), destination.to_bits());
             let mut rules = candidates.iter().map(|&index| &self.rules_v4[usize::from(index)]);
-            return rules
-                .find(|rule| rule.holds(source, destination, flow))
-                .map_or(Class(0), |rule| rule.class);
+            return rules.find(|rule| rule.holds(source, destination, flow)).map(|rule| rule.class);
         }
         let (source, destination) = (bits(flow.source), bits(flow.destination));
         let mut rules = candidates.iter().map(|&index| &self.rules[usize::from(index)]);
-        rules.find(|rule| rule.holds(source, destination, flow)).map_or(Class(0), |rule| rule.class)
+        rules.find(|rule| rule.holds(source, destination, flow)).map(|rule| rule.class)
     }
 }
 

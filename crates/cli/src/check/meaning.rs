@@ -195,6 +195,13 @@ fn takes(index: usize, class: &ClassConfig) -> String {
         }
         n => format!("{n} rules"),
     };
+    let nodes = match class.nodes.as_slice() {
+        [] => String::new(),
+        some => {
+            format!("{}who is at {}", if rules.is_empty() { "" } else { ", and " }, some.join(", "))
+        }
+    };
+    let rules = rules + &nodes;
     let service = class.service_name.as_ref().map(|name| format!("; through service {name}"));
     let rest = match (index, rules.is_empty()) {
         (0, true) => "what no rule takes",

@@ -2,10 +2,11 @@
 //!
 //! A list says who there is: `list` what a list holds and what may not stand in it, `csv` and
 //! `json` how it is written, `libreqos` two files of LibreQoS, read as they are, `seen` what of it
-//! the frames of which ports do not say. A
+//! the frames of which ports do not say, `classes` which of them are of which class. A
 //! [`SubscriberTree`] is a list in the places of the core's trees, one for each direction.
 
 mod change;
+mod classes;
 mod csv;
 mod json;
 mod libreqos;

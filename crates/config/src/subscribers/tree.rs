@@ -184,6 +184,12 @@ impl SubscriberTree {
         self.by_place.get(place as usize).filter(|at| **at != u32::MAX).map(|at| *at as usize)
     }
 
+    /// Whether it shares something, and does not only say who there is.
+    #[must_use]
+    pub fn is_on_a_link(&self) -> bool {
+        self.section.down.is_some() || self.section.up.is_some()
+    }
+
     /// Who shares what a subscriber has on the link where `receive` is who they are, or not.
     fn within(&self, receive: bool) -> Within {
         match self.section.fair {
@@ -331,11 +337,6 @@ pub(crate) fn trees_of(
             }
             taken.push(port.clone());
         }
-        if section.down.is_none() && section.up.is_none() {
-            let message = "it is on no link: name the port towards the subscribers, `down`, the \
-                           one away from them, `up`, or both";
-            reader.fail_at(fields, "down", message);
-        }
         let folder = reader.folder();
         match SubscriberTree::load(section, &folder, ports, lists) {
             Ok(tree) => trees.push(tree),
@@ -394,12 +395,13 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     let by_subscriber =
         config.fairdrop.as_ref().is_some_and(|fairdrop| fairdrop.groups == Groups::Subscriber);
     if by_subscriber
-        && config.trees.is_empty()
+        && !config.trees.iter().any(SubscriberTree::is_on_a_link)
         && let Some(fairdrop) = file.table("fairdrop")
     {
-        let message = "\"subscriber\" needs a [[tree]], which says who there is";
+        let message = "\"subscriber\" needs a [[tree]] on a link, which says who there is";
         reader.fail_at(fairdrop, "groups", message);
     }
+    super::classes::check(reader, file, config);
     for fields in file.tables("link") {
         let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
         if !matches!(link.discipline, DisciplineConfig::Tree(_)) {
@@ -411,12 +413,24 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         }
     }
     for fields in file.tables("tree") {
+        if !fields.given("down") && !fields.given("up") {
+            // A list may also be there for classes alone.
+            if !config.has_classes_of_nodes() {
+                let message = "it is on no link: name the port towards the subscribers, `down`, \
+                               the one away from them, `up`, or both; or name `nodes` of it in \
+                               a [[class]]";
+                reader.fail_at(fields, "down", message);
+            }
+            continue;
+        }
         for (key, joined) in
             [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())]
         {
             if joined {
-                let message =
-                    format!("not together with [{key}]: its links are shared by the cluster");
+                let message = format!(
+                    "not together with [{key}]: its links are shared by the cluster; \
+                             leave out `down` and `up`, and name `nodes` in a [[class]]"
+                );
                 reader.fail_at(fields, "name", message);
             }
         }

@@ -455,3 +455,89 @@ fn what_the_frames_of_a_port_do_not_say_is_refused_there() {
     let why = config.with_subscriber(&change).unwrap_err().to_string();
     assert!(why.contains("a routed port takes no frames"), "{why}");
 }
+
+/// The router with classes, and a list with two sites.
+fn classes_of(list: &str, classes: &str) -> Result<RouterConfig, String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), list).unwrap();
+    load(folder.path(), &format!("{}{classes}", ROUTER.replace("LIST", "list.csv")))
+}
+
+const SITES: &str = "name,parent,prefixes,down\nann,hill,10.1.0.1,8\nnorth,,,20\nhill,north,,9\n\
+                     bob,north,10.1.0.2 2001:db8::/64,8\neve,,10.2.0.0/24,8\n";
+const CLASSES: &str = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"n\"\nnodes = [\"north\"]\n\
+                       [[class]]\nname = \"h\"\nnodes = [\"hill\", \"eve\"]\n";
+
+#[test]
+fn classes_name_nodes_and_the_nearest_one_decides() {
+    let config = classes_of(SITES, CLASSES).unwrap();
+    let told: Vec<_> = config.classes_of_nodes();
+    let told: Vec<_> = told.iter().map(|(prefix, class)| (prefix.to_string(), class.0)).collect();
+    let of = |prefix: &str, class| (prefix.to_owned(), class);
+    let all = [of("10.1.0.1/32", 2), of("10.1.0.2/32", 1), of("2001:db8::/64", 1)];
+    assert_eq!(told[..3], all);
+    assert_eq!(told[3..], [of("10.2.0.0/24", 2)]);
+    let wrong = |list: &str, classes: &str| classes_of(list, classes).unwrap_err();
+    let said = wrong(SITES, &CLASSES.replace("hill\", \"eve", "nort\", \"eve"));
+    assert!(said.contains("class.nodes: nobody is called \"nort\"; did you mean"), "{said}");
+    let said = wrong(SITES, &CLASSES.replace("hill\", \"eve", "north\", \"eve"));
+    assert!(said.contains("\"north\" is of class \"n\" already"), "{said}");
+    let stations =
+        SITES.replace(",down\n", ",down,macs\n").replace("8\n", "8,\n").replace("20\n", "20,\n");
+    let stations = stations.replace(",9\n", ",9,\n") + "kim,hill,,8,02:00:00:00:00:09\n";
+    let said = wrong(&stations, CLASSES);
+    assert!(said.contains("\"kim\" has no prefix"), "{said}");
+    let said = wrong(&SITES.replace("10.1.0.2 ", "10.1.0.300 "), CLASSES);
+    assert!(!said.contains("nobody is called"), "what is wrong is the list alone: {said}");
+    // Written and read again it is the same.
+    let text = config.text();
+    assert!(text.contains("nodes = [\"hill\", \"eve\"]"), "{text}");
+}
+
+#[test]
+fn a_list_on_no_link_is_there_for_classes_and_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("list.csv"), SITES).unwrap();
+    let loose = ROUTER.replace("LIST", "list.csv").replace("down = \"lan\"\nup = \"wan\"\n", "");
+    let said = load(folder.path(), &loose).unwrap_err();
+    assert!(said.contains("it is on no link") && said.contains("[[class]]"), "{said}");
+    let cluster = "[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"lan\"\nrate = \"1Gbit/s\"\n\
+                   [[cluster.link]]\nname = \"up\"\nport = \"wan\"\n";
+    let config = load(folder.path(), &format!("{loose}{CLASSES}{cluster}")).unwrap();
+    assert_eq!(config.cluster.as_ref().unwrap().config.classes, 3);
+    assert_eq!(config.classes_of_nodes().len(), 4);
+    let said = classes_of(SITES, &format!("{CLASSES}{cluster}")).unwrap_err();
+    assert!(said.contains("not together with [cluster]") && said.contains("`nodes`"), "{said}");
+    let fairdrop = "[fairdrop]\ngroups = \"subscriber\"\n";
+    let said = load(folder.path(), &format!("{loose}{CLASSES}{fairdrop}")).unwrap_err();
+    assert!(said.contains("needs a [[tree]] on a link"), "{said}");
+}
+
+#[test]
+fn admission_goes_with_a_tree_but_for_what_takes_from_others() {
+    let admit = |keys: &str| {
+        let router = ROUTER.replace(
+            "rate = \"1Gbit/s\"",
+            &format!("rate = \"1Gbit/s\"\nadmission = {{ {keys} }}"),
+        );
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("list.csv"), SITES).unwrap();
+        load(folder.path(), &router.replace("LIST", "list.csv"))
+    };
+    let config = admit("per_user = true, user = \"subscriber\"").unwrap();
+    assert!(config.admission("lan").unwrap().unwrap().by_subscriber);
+    for (keys, key) in
+        [("flushing = \"efm\"", "flushing"), ("second_link = \"wan\"", "second_link")]
+    {
+        let said = admit(keys).unwrap_err();
+        assert!(
+            said.contains(&format!("admission.{key}: not on a link with a [[tree]]")),
+            "{said}"
+        );
+    }
+    let plain = "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n[[link]]\nport = \"lan\"\nrate = \
+                 \"9Mbit/s\"\ndiscipline = { kind = \"pfq\" }\nadmission = { per_user = true, user = \
+                 \"subscriber\" }\n";
+    let said = RouterConfig::parse(plain, "r.toml").unwrap_err().to_string();
+    assert!(said.contains("\"subscriber\" needs a [[tree]] on this link"), "{said}");
+}

@@ -162,6 +162,8 @@ impl TreeConfig {
 impl Discipline for TreeConfig {
     const NAME: &'static str = "tree";
     type Queues<P: Packet> = Tree<P>;
+    /// Each subscriber's own.
+    const MEASURES_FAIR_RATE: bool = true;
 
     fn memory(&self, packet: u64) -> u64 {
         let node = size_of::<Hot>() + size_of::<Cold>() + size_of::<NodeMeters>() + 2 * 10 + 8;

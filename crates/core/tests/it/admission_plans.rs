@@ -27,7 +27,7 @@ fn world(config: AdmissionConfig, caps: &[Option<BitRate>]) -> World {
 /// Flow `n` of a subscriber, from a host of its own.
 fn of(subscriber: u16, n: u16, sends: Sends, from: Nanos) -> Source {
     let len = if matches!(sends, Sends::Every(_)) { 100 } else { 1_000 };
-    Source::new(flow(subscriber << 8 | n % 200, n), len, sends, from)
+    Source::new(flow((subscriber << 8) | (n % 200), n), len, sends, from)
 }
 
 fn greedy(subscriber: u16, n: u16, from: Nanos) -> Source {

@@ -192,7 +192,7 @@ impl Pipeline {
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
         self.check_reload(config)?;
         self.flow_cache.begin_epoch();
-        let directories = self.parts.directories(&config.trees, &self.settings.directories);
+        let directories = self.parts.directories(config, &self.settings.directories);
         let services = self.services.plan(config)?;
         let fairdrop =
             self.plan_fairdrop(config.fairdrop.as_ref(), &config.links, config.services.len())?;

@@ -73,6 +73,7 @@ mod line;
 mod links;
 mod losses;
 mod neighbours;
+mod node_classes;
 mod packet;
 mod parsed;
 mod parts;
@@ -396,7 +397,7 @@ impl Pipeline {
             pool,
         };
         let present = Directories::default();
-        pipeline.put_directories(Directories::of(&config.trees, &present));
+        pipeline.put_directories(Directories::of(config, &present));
         pipeline.build_fairdrop(config.fairdrop.as_ref())?;
         for at in 0..pipeline.ports.len() {
             let links = &pipeline.settings.links;

@@ -11,6 +11,7 @@ use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::hash::FlowHasher;
 
 use super::flow_cache::Probe;
+use super::node_classes::NodeClasses;
 
 /// What forwarding needs of a packet's headers. The few packets that need more are
 /// parsed again.
@@ -53,21 +54,32 @@ pub(super) enum Parsed {
 /// Which class and which hash a packet has.
 pub(super) struct Classifier {
     classes: ClassMap,
+    /// What no rule takes, where classes are chosen by nodes.
+    nodes: Option<NodeClasses>,
     hasher: FlowHasher,
 }
 
 impl Classifier {
     pub(super) fn new(classes: ClassMap, seed: u64) -> Self {
-        Self { classes, hasher: FlowHasher::new(seed) }
+        Self { classes, nodes: None, hasher: FlowHasher::new(seed) }
     }
 
     pub(super) fn set_classes(&mut self, classes: ClassMap) {
         self.classes = classes;
     }
 
+    pub(super) fn set_nodes(&mut self, nodes: Option<NodeClasses>) -> Option<NodeClasses> {
+        std::mem::replace(&mut self.nodes, nodes)
+    }
+
     /// The class of a flow's packets that have this DSCP.
+    #[inline]
     pub(super) fn class(&self, flow: &FlowKey, dscp: u8) -> Class {
-        self.classes.classify(flow, dscp)
+        match (self.classes.ruled(flow, dscp), &self.nodes) {
+            (Some(class), _) => class,
+            (None, Some(nodes)) => nodes.class(flow),
+            (None, None) => Class(0),
+        }
     }
 
     #[inline]
@@ -118,7 +130,7 @@ impl Classifier {
             destination: headers.flow.destination,
             route: None,
             ip_len: headers.ip_len,
-            class: self.classes.classify(&headers.flow, headers.dscp),
+            class: self.class(&headers.flow, headers.dscp),
             l3: headers.l3,
             version: headers.version,
             ttl: headers.ttl,

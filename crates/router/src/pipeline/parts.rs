@@ -6,8 +6,7 @@
 //! what it would have built, and gives back what they replace. What it does not find there it
 //! builds itself, as a simulated router does.
 
-use evenkeel_config::subscribers::SubscriberTree;
-use evenkeel_config::{Change, LinkChange, LinkConfig};
+use evenkeel_config::{Change, LinkChange, LinkConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig};
 use evenkeel_core::drop::FairDropConfig;
@@ -76,13 +75,13 @@ impl Parts {
     /// The directories of trees; `present` are those in use.
     pub(super) fn directories(
         &mut self,
-        trees: &[SubscriberTree],
+        config: &RouterConfig,
         present: &Directories,
     ) -> Directories {
-        if self.directories.are_of(trees) {
+        if self.directories.are_of(config) {
             return std::mem::take(&mut self.directories);
         }
-        Directories::of(trees, present)
+        Directories::of(config, present)
     }
 
     /// Takes what is not in use any more.
@@ -166,7 +165,7 @@ impl Blueprint {
         let settings = &self.settings;
         let classes = settings.classes();
         if let Command::Reload(config) = command {
-            parts.directories = Directories::of(&config.trees, &settings.directories);
+            parts.directories = Directories::of(config, &settings.directories);
         }
         for (at, link) in wanted.links.iter().enumerate().take(settings.links.len()) {
             if self.is_built(at, link) && wanted.grows == 0 {

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use evenkeel_config::RouterConfig;
 use evenkeel_config::subscribers::{Entry, Role, SubscriberTree, name_of};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::measure::round_trips::RoundTrip;
@@ -24,6 +25,7 @@ use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::distances::Distances;
+use super::node_classes::NodeClasses;
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
 use crate::command::NodeQuery;
@@ -246,36 +248,51 @@ impl Known {
 
 /// Trees with their directories, as they were built beside.
 #[derive(Clone, Default)]
-pub(crate) struct Directories(Vec<Known>);
+pub(crate) struct Directories {
+    trees: Vec<Known>,
+    /// By class, the nodes that it names.
+    named: Vec<Vec<String>>,
+    classes: Option<NodeClasses>,
+}
 
 impl Directories {
-    /// Those of `trees`: of `present` where they are the same, else built.
-    pub(super) fn of(trees: &[SubscriberTree], present: &Self) -> Self {
+    /// Those of a configuration: of `present` where they are the same, else built.
+    pub(super) fn of(config: &RouterConfig, present: &Self) -> Self {
         let build = |tree: &SubscriberTree| {
-            let known = present.0.iter().find(|known| is_same(&known.tree, tree));
+            let known = present.trees.iter().find(|known| is_same(&known.tree, tree));
             let of = |known: &&Known| known.tree.section.name == tree.section.name;
             // The section may be another one.
             known.map_or_else(
-                || Known::new(tree, present.0.iter().find(of)),
+                || Known::new(tree, present.trees.iter().find(of)),
                 |known| Known { tree: tree.clone(), ..known.clone() },
             )
         };
-        Self(trees.iter().map(build).collect())
+        let trees = config.trees.iter().map(build).collect();
+        let classes =
+            if present.are_of(config) { present.classes.clone() } else { NodeClasses::of(config) };
+        Self { trees, named: named(config), classes }
     }
 
     /// Whether these are what [`of`](Self::of) would give.
-    pub(super) fn are_of(&self, trees: &[SubscriberTree]) -> bool {
-        self.0.len() == trees.len()
-            && self.0.iter().zip(trees).all(|(known, tree)| is_same(&known.tree, tree))
+    pub(super) fn are_of(&self, config: &RouterConfig) -> bool {
+        let of = config.classes.iter().map(|class| &class.nodes);
+        self.trees.len() == config.trees.len()
+            && self.trees.iter().zip(&config.trees).all(|(known, tree)| is_same(&known.tree, tree))
+            && self.named.iter().eq(of)
     }
 
     /// Who is behind the link of a port.
     fn behind(&self, port: &str) -> Option<Behind> {
-        self.0.iter().find_map(|known| {
+        self.trees.iter().find_map(|known| {
             let (_, down) = known.tree.plan_of(port)?;
             Some(Behind { known: known.clone(), down, stranger: Cell::new(None) })
         })
     }
+}
+
+/// By class, the nodes that it names.
+fn named(config: &RouterConfig) -> Vec<Vec<String>> {
+    config.classes.iter().map(|class| class.nodes.clone()).collect()
 }
 
 /// As [`Pipeline::subscriber_before`], for a frame on the way to the link of a port.
@@ -333,6 +350,8 @@ impl Pipeline {
         for slot in &mut self.ports {
             slot.behind = directories.behind(&slot.name);
         }
+        let former = self.classifier.set_nodes(directories.classes.clone());
+        self.parts.retire(former);
         let former = std::mem::replace(&mut self.settings.directories, directories);
         self.parts.retire(former);
         self.note_lines();
@@ -344,7 +363,7 @@ impl Pipeline {
     /// Nobody has the name asked for.
     pub fn nodes(&self, now: Nanos, query: &NodeQuery) -> Result<Vec<NodeSnapshot>, CommandError> {
         let mut told = Vec::new();
-        for Known { tree, inner, distances, .. } in &self.settings.directories.0 {
+        for Known { tree, inner, distances, .. } in &self.settings.directories.trees {
             let places: Vec<u32> = match query {
                 NodeQuery::Name(name) => {
                     tree.place(name).map(|place| tree.way_up(place)).unwrap_or_default()

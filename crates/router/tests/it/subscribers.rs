@@ -341,3 +341,82 @@ fn how_far_a_subscriber_is_away_is_told_of_each_side_and_stays_when_the_list_cha
     bed.pass(Nanos::from_secs(62));
     assert_eq!(rtt(&bed, "p1", "zoe"), None, "it was long ago");
 }
+
+/// Packets that each class has had on a link.
+fn of_classes(bed: &mut Bed, link: usize) -> Vec<u64> {
+    bed.snapshot().links[link].classes.iter().map(|class| class.sent_packets).collect()
+}
+
+#[test]
+fn who_is_at_a_node_is_a_class_and_changes_it_with_the_list() {
+    let classes = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
+                   [[class]]\nname = \"site\"\nnodes = [\"site\"]\n";
+    let lists = Lists::new(LIST);
+    let said = |lists: &Lists| {
+        let tree = lists.said();
+        let tree = &tree[tree.find("[[tree]]").unwrap()..];
+        // On no link: who sends and who receives is asked alike.
+        format!("{}{classes}", tree.replace("down = \"p1\"\nup = \"p0\"\n", ""))
+    };
+    for flows in [0, 1_024] {
+        lists.put(LIST);
+        let cache = format!("[router]\nflow_cache = {flows}\n");
+        let mut bed = Bed::new(2, &(cache.clone() + &said(&lists)));
+        let to_ann = || Udp { port: 5_000, ..Udp::default() };
+        let all = |bed: &mut Bed| {
+            for _ in 0..3 {
+                bed.send(0, 1, to_ann());
+                bed.send(0, 1, Udp { dscp: 46, port: 5_001, ..Udp::default() });
+                bed.send_v6(0, 1, to_ann());
+                bed.send(1, 0, to_ann());
+                bed.pass(Nanos::from_millis(1));
+                let _ = (bed.received(0), bed.received(1));
+            }
+            (of_classes(bed, 1), of_classes(bed, 0))
+        };
+        assert_eq!(all(&mut bed), (vec![0, 3, 6], vec![0, 0, 3]), "flow_cache = {flows}");
+        // Ann goes elsewhere: with her next packet she is of another class.
+        let running = Bed::config(2, &(cache.clone() + &said(&lists)));
+        lists.put(&LIST.replace("ann,site", "ann,"));
+        let mut config = Bed::config(2, &(cache + &said(&lists)));
+        config.keep_places(&running);
+        bed.pipeline.reload(bed.now, &config).unwrap();
+        assert_eq!(all(&mut bed), (vec![3, 6, 9], vec![3, 0, 3]), "flow_cache = {flows}");
+    }
+}
+
+#[test]
+fn a_subscriber_with_too_many_flows_is_closed_to_new_ones_and_his_neighbour_is_not() {
+    let lists = Lists::new(LIST);
+    let admission = "admission = { newcomer_share = 0, min_fair_rate = 0.2, per_user = true, \
+                     user_flows = 9, user = \"subscriber\" }";
+    let said = lists.said().replacen("rate = ", &format!("{admission}\nrate = "), 1);
+    let mut bed = Bed::new(2, &said);
+    // Six greedy flows of each: five have room in a plan. Bob has two.
+    for at in 0..2_200 {
+        for port in 0..8 {
+            // One after the other, so that each is seen to wait before the next one comes.
+            if at > 200 * usize::from(port) {
+                bed.send(0, 1, Udp { port: 5_000 + port, payload: 972, ..Udp::default() });
+            }
+            if port < 2 {
+                bed.send_v6(0, 1, Udp { port: 5_000 + port, payload: 952, ..Udp::default() });
+            }
+        }
+        bed.round();
+        let _ = bed.received(1);
+        bed.now += Nanos::from_millis(1);
+    }
+    let snapshot = bed.snapshot();
+    let seen = snapshot.links[1].admission.as_ref().unwrap();
+    assert!(seen.by_subscriber && seen.congested.is_none(), "{seen:?}");
+    assert_eq!(seen.protected, 5 + 2, "{seen:?}");
+    assert!(seen.refused["fair_rate_low"] > 1_000, "{seen:?}");
+    let mut bed = Bed::new(2, &said);
+    (0..3).for_each(|port| bed.send(0, 1, Udp { port: 5_000 + port, ..Udp::default() }));
+    bed.send_v6(0, 1, Udp::default());
+    bed.round();
+    let users = bed.snapshot().links[1].admission.as_ref().unwrap().users.clone();
+    let told: Vec<_> = users.iter().map(|user| (user.user.as_str(), user.flows)).collect();
+    assert_eq!(told, [("ann", 3), ("bob", 1)]);
+}
