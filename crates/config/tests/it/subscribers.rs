@@ -535,9 +535,9 @@ fn admission_goes_with_a_tree_but_for_what_takes_from_others() {
             "{said}"
         );
     }
-    let plain = "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n[[link]]\nport = \"lan\"\nrate = \
-                 \"9Mbit/s\"\ndiscipline = { kind = \"pfq\" }\nadmission = { per_user = true, user = \
-                 \"subscriber\" }\n";
+    let plain = "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n[[link]]\nport = \"lan\"\n\
+                 rate = \"9Mbit/s\"\ndiscipline = { kind = \"pfq\" }\n\
+                 admission = { per_user = true, user = \"subscriber\" }\n";
     let said = RouterConfig::parse(plain, "r.toml").unwrap_err().to_string();
     assert!(said.contains("\"subscriber\" needs a [[tree]] on this link"), "{said}");
 }

@@ -349,7 +349,8 @@ fn of_classes(bed: &mut Bed, link: usize) -> Vec<u64> {
 
 #[test]
 fn who_is_at_a_node_is_a_class_and_changes_it_with_the_list() {
-    let classes = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
+    let classes = "[[class]]\nname = \"rest\"\n\
+                   [[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
                    [[class]]\nname = \"site\"\nnodes = [\"site\"]\n";
     let lists = Lists::new(LIST);
     let said = |lists: &Lists| {
