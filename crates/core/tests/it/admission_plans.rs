@@ -7,7 +7,7 @@ use evenkeel_core::admit::{AdmissionConfig, Owner, PerUserConfig, Rule, UserBy};
 use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::tree::{LINK, Tree, TreeConfig, UNKNOWN};
-use evenkeel_core::{BitRate, Nanos, Reason};
+use evenkeel_core::{BitRate, Nanos, Ppm, Reason};
 
 /// Subscribers with these caps on a link of 100 Mbit/s.
 fn world(config: AdmissionConfig, caps: &[Option<BitRate>]) -> World {
@@ -101,7 +101,7 @@ fn a_plan_opens_again_when_flows_end_or_the_plan_grows() {
 
 #[test]
 fn who_is_idle_is_open_whatever_it_was_before() {
-    let mut world = world(defaults(), &[mbps(10)]);
+    let mut world = world(config(), &[mbps(10)]);
     for n in 0..25 {
         let at = world.add(greedy(1, n, ms(u64::from(n) * 1_100)));
         world.sources[at].to = ms(30_000);
@@ -134,6 +134,36 @@ fn a_crowd_of_one_subscriber_takes_no_place_of_another() {
     }
     assert!(world.admission.view().passed[Rule::Newcomer as usize] > 5);
     accounts(&world.admission);
+}
+
+#[test]
+fn a_burst_of_connections_closes_whose_they_are_and_nobody_else() {
+    let strict = AdmissionConfig { newcomer_share: Ppm::ZERO, ..defaults() };
+    let mut world = world(strict, &[mbps(10), mbps(10)]);
+    let burst: Vec<_> = (0..60).map(|n| world.add(greedy(2, n, ms(1_000)))).collect();
+    let first: Vec<_> = (0..3).map(|n| world.add(greedy(1, n, ms(1_001)))).collect();
+    world.run(ms(1_040));
+    let passed = |of: &[usize]| of.iter().filter(|at| world.sources[**at].passed > 0).count();
+    // Each may turn elastic, and so many are what 1 / min_FR leaves room for.
+    assert_eq!((passed(&burst), passed(&first)), (20, 3));
+}
+
+#[test]
+fn who_was_refused_for_the_bound_of_eccm_may_be_a_guest() {
+    let mut world = world(defaults(), &[mbps(10)]);
+    for n in 0..25 {
+        world.add(greedy(1, n, ms(u64::from(n) * 1_100)));
+    }
+    // Others take the places just before it comes, and again when they have waited for as long;
+    // from its second packet on it is no newcomer.
+    for n in 0..20 {
+        world.add(greedy(1, 100 + n, ms(35_000)));
+    }
+    let rare = world.add(of(1, 150, Sends::Every(ms(2_000)), ms(35_001)));
+    world.run(ms(50_000));
+    let waited = world.sources[rare].accept_delay().unwrap();
+    let bound = world.admission.config().eccm.max_accept_delay;
+    assert!((bound..bound + ms(5_000)).contains(&waited), "{waited}");
 }
 
 #[test]

@@ -85,3 +85,34 @@ fn hosts_and_classes_share_what_a_subscriber_has() {
         }
     }
 }
+
+#[test]
+fn it_is_told_how_many_flows_share_what_a_subscriber_has() {
+    let plan = plan(&[leaf(LINK, mbps(20)), leaf(LINK, None)]);
+    let config = TreeConfig { plan, max_delay: Nanos::SECOND, ..TreeConfig::default() };
+    let mut tree: Tree<Mail> = Tree::new(config).unwrap();
+    let person = UNKNOWN + 1;
+    assert_eq!(tree.sharing(person + 1), None, "nobody knows what he may have");
+    tree.set_rate(Some(BitRate(100_000_000)));
+    assert_eq!(tree.sharing(person + 1).unwrap().rate, BitRate(100_000_000));
+    let mut now = Nanos::SECOND;
+    let told = |tree: &Tree<Mail>| {
+        let sharing = tree.sharing(person).unwrap();
+        assert_eq!(sharing.rate, BitRate(20_000_000));
+        f64::from(sharing.flows) / f64::from(sharing.whole)
+    };
+    assert_eq!(told(&tree), 0.0);
+    for round in 0..100u64 {
+        for flow in 0..3 {
+            for number in 0..2 {
+                let packet = mail(person, 10 * round + number, 1_000, flow, now);
+                let _ = tree.enqueue(now, packet, &mut |_: Mail, _| {});
+            }
+        }
+        now += Nanos::from_millis(1);
+        let _ = tree.dequeue(now, &mut |_: Mail, _| {});
+    }
+    assert!((told(&tree) - 3.0).abs() < 0.2, "{}", told(&tree));
+    tree.drain(&mut |_| ());
+    assert_eq!(told(&tree), 0.0, "nothing waits");
+}
