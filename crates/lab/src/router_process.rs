@@ -1,6 +1,8 @@
 //! One `evenkeel run` per router, inside the router's namespace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +32,13 @@ pub(crate) struct RouterProcess {
     child: Child,
     log: PathBuf,
     client: Option<Client>,
+}
+
+/// Writes what may hold keys: a router does not start with those that everybody may read.
+fn private(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(file)?.write_all(text.as_bytes())
 }
 
 impl RouterProcess {
@@ -62,7 +71,7 @@ impl RouterProcess {
             tree.section.nodes = None;
             tree.section.format = ListFormat::Plain;
         }
-        fs::write(&file, config.text()).map_err(cannot(format!("write {}", file.display())))?;
+        private(&file, &config.text()).map_err(cannot(format!("write {}", file.display())))?;
         let output = File::create(&log).map_err(cannot(format!("write {}", log.display())))?;
         let errors = output.try_clone().map_err(cannot(format!("write {}", log.display())))?;
 
@@ -249,4 +258,20 @@ pub(crate) fn cpu_time(process: &str) -> Duration {
         Some(user + system)
     };
     TICK * ticks().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::private;
+
+    #[test]
+    fn only_its_owner_reads_what_a_router_is_started_with() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("r1.toml");
+        private(&file, "key = 1").expect("written");
+        let mode = std::fs::metadata(&file).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }
