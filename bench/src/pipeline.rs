@@ -12,7 +12,7 @@ use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_router::Disciplines;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::cycles::CycleClock;
-use evenkeel_router::pipeline::{LinkState, Pipeline, WorkerShares};
+use evenkeel_router::pipeline::{LinkState, Pipeline, Tunnels, WorkerShares};
 use evenkeel_router::snapshot::CycleSnapshot;
 
 /// Frames given to the router at once.
@@ -158,7 +158,7 @@ fn worker(
     }
     if let Some(tsc) = tsc {
         pipeline
-            .set_surroundings(Box::new(Clock(tsc)), 0..u64::MAX)
+            .set_surroundings(Box::new(Clock(tsc)), Tunnels::with(0..u64::MAX))
             .expect("the configuration is valid");
     }
     let out = PortIndex(1);

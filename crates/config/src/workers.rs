@@ -13,7 +13,6 @@ use thiserror::Error;
 
 use crate::control::LinkControl;
 use crate::model::{LinkConfig, RouterConfig};
-use crate::service::{ServiceConfig, Work};
 
 /// Why neither a cluster's forwarder nor a balancer has several workers.
 const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
@@ -52,12 +51,6 @@ pub enum WorkersError {
          directions of a flow pass"
     )]
     Follows(String),
-    /// A tunnel.
-    #[error(
-        "service {0:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel have \
-         one sequence of numbers"
-    )]
-    Tunnel(String),
     /// Groups of FairDrop.
     #[error(
         "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's \
@@ -100,17 +93,6 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
     }
     let why = "the load of the second link is measured by whoever sends flows there";
     admission.second_link.port.as_ref().map(|_| ("second_link", why))
-}
-
-/// Whether several workers can have a service each.
-///
-/// # Errors
-/// [`WorkersError::Tunnel`].
-pub fn service_for_workers(service: &ServiceConfig) -> Result<(), WorkersError> {
-    match service.work {
-        Work::Esp(_) => Err(WorkersError::Tunnel(service.name.clone())),
-        Work::Acl(_) | Work::Spin(_) => Ok(()),
-    }
 }
 
 /// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all
@@ -165,7 +147,6 @@ impl RouterConfig {
                 return Err(WorkersError::Pinning { link: link.port.clone(), part });
             }
         }
-        self.services.iter().try_for_each(service_for_workers)?;
         self.fairdrop
             .as_ref()
             .map_or(Ok(()), |fairdrop| fairdrop_for_workers(fairdrop, self.classes.len()))
@@ -202,11 +183,6 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         config.check_workers()
     {
         reader.fail_at(section, "workers", error.to_string());
-    }
-    for (fields, service) in file.tables("service").zip(&config.services) {
-        if let Err(error) = service_for_workers(service) {
-            reader.fail_at(fields, "kind", error.to_string());
-        }
     }
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
         && let Err(error) = fairdrop_for_workers(fairdrop, config.classes.len())

@@ -31,6 +31,7 @@ use evenkeel_ports::{Port, PortError, Umem};
 
 use self::discard::discard_until;
 use self::pipeline::build_pipeline;
+pub(crate) use self::pipeline::tunnels_of;
 use self::tables::MirrorStart;
 use crate::attachment::{Attachment, Guarded, settle};
 use crate::claim::Claim;
@@ -40,7 +41,7 @@ use crate::error::{CommandError, StartError};
 use crate::handover::PortTransition;
 use crate::mirror::{MirrorEvent, MirrorView};
 use crate::options::{Options, Seeded};
-use crate::pipeline::{Buffers, LinkState, WorkerShares};
+use crate::pipeline::{Buffers, LinkState, Tunnels, WorkerShares};
 use crate::worker::{Message, Worker};
 
 /// What the leader gives a follower when the interfaces are ready.
@@ -67,6 +68,7 @@ pub(crate) struct WorkerParams {
     pub(crate) messages: Receiver<Message>,
     /// `None`: it is the only worker.
     pub(crate) shares: Option<WorkerShares>,
+    pub(crate) tunnels: Arc<Tunnels>,
     /// By port, whether the leader guards the interface.
     pub(crate) guarded: Arc<Guarded>,
     pub(crate) heart: Arc<Heartbeat>,
@@ -95,13 +97,6 @@ pub(crate) enum WorkerBuffers {
     Kept(Umem),
     /// In the pool of a worker of another process, if the parcel has that.
     Passed(Parcel),
-}
-
-impl Replacement {
-    /// Whether it takes over what no other life of the router may use again.
-    fn is_of_this_process(&self) -> bool {
-        !self.transitions.contains(&PortTransition::Passed)
-    }
 }
 
 /// What a new worker is told to do, in this order.
@@ -249,7 +244,7 @@ impl<'a> WorkerBuilder<'a> {
         params: WorkerParams,
         mut replacement: Option<&mut Replacement>,
     ) -> Result<Self, StartError> {
-        let WorkerParams { shares, role, xdp_common, fanout_groups, .. } = params;
+        let WorkerParams { shares, tunnels, role, xdp_common, fanout_groups, .. } = params;
         let Seeded { config, seeded } = config;
         let number = shares.as_ref().map_or(0, WorkerShares::worker);
         configure_thread(&config, options, number)?;
@@ -258,14 +253,12 @@ impl<'a> WorkerBuilder<'a> {
             return Err(StartError::NoSuchCapture(name.clone()));
         }
         let now = sys::monotonic_now();
-        let here = replacement.as_deref().is_some_and(Replacement::is_of_this_process);
         let buffers = replacement.as_mut().map(|replacement| &mut replacement.buffers);
         let umem = match &buffers {
             Some(WorkerBuffers::Kept(umem)) => Some(umem.clone()),
             _ => None,
         };
-        let mut pipeline =
-            build_pipeline(&seeded, now, options, shares, buffers, here || number > 0)?;
+        let mut pipeline = build_pipeline(&seeded, now, options, shares, buffers, tunnels)?;
 
         let mut claims: Vec<Option<Claim>> = config.ports.iter().map(|_| None).collect();
         let mirror = match role {

@@ -31,10 +31,10 @@ use crate::handover::{HandoverPlan, ReloadPlan};
 use crate::merge::{merged, merged_replies};
 use crate::options::{Options, Seeded};
 use crate::passing::Predecessor;
-use crate::pipeline::{Parts, WorkerShares};
+use crate::pipeline::{Parts, Tunnels, WorkerShares};
 use crate::prepare::{
     HandoverStep, Ready, Replacement, WorkerBuffers, WorkerParams, WorkerRole, heartbeat_error,
-    prepare, system,
+    prepare, system, tunnels_of,
 };
 use crate::snapshot::Snapshot;
 use crate::worker::{Answer, Message, Request, WorkerExit};
@@ -132,6 +132,7 @@ struct Members {
     /// By port, the fanout group of the workers' packet sockets.
     fanout_groups: Arc<[u8]>,
     heart: Arc<Heartbeat>,
+    tunnels: Arc<Tunnels>,
 }
 
 /// A worker that does not forward yet.
@@ -153,6 +154,7 @@ struct SpawnContext<'a> {
     xdp_common: Arc<[XdpCommon]>,
     fanout_groups: Arc<[u8]>,
     heart: Arc<Heartbeat>,
+    tunnels: Arc<Tunnels>,
 }
 
 impl SpawnContext<'_> {
@@ -180,6 +182,7 @@ impl SpawnContext<'_> {
             stop: Arc::clone(&stop),
             messages: received,
             shares,
+            tunnels: Arc::clone(&self.tunnels),
             guarded: Arc::clone(&self.guarded),
             xdp_common: Arc::clone(&self.xdp_common),
             fanout_groups: Arc::clone(&self.fanout_groups),
@@ -316,6 +319,7 @@ impl WorkerPool {
         let xdp_common: Arc<[XdpCommon]> = (0..ports).map(|_| XdpCommon::default()).collect();
         let fanout_groups: Arc<[u8]> = vec![0; ports].into();
         let heart = Heartbeat::new(config.config.router.heartbeat).map_err(heartbeat_error)?;
+        let tunnels = tunnels_of(&config.config, &options)?;
         let context = SpawnContext {
             config: &config,
             options: &options,
@@ -323,6 +327,7 @@ impl WorkerPool {
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
             heart: Arc::clone(&heart),
+            tunnels: Arc::clone(&tunnels),
         };
         // On an error those that were started before are stopped when this is dropped.
         let pool = Self {
@@ -333,6 +338,7 @@ impl WorkerPool {
                 xdp_common,
                 fanout_groups,
                 heart: Arc::clone(&heart),
+                tunnels,
             }),
             running: Mutex::new(Running::Threads(Vec::new())),
             heart,

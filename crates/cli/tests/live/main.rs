@@ -27,5 +27,6 @@ mod short_queues;
 mod subscribers;
 mod subscribers_l2;
 mod tagged;
+mod tunnels;
 mod upgrade;
 mod worlds;

@@ -170,13 +170,20 @@ pub(super) fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
     command(net, folder).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
-/// `evenkeel run` in the namespace of the router.
+/// `evenkeel run` in the namespace of the router; what leaves towards `b` is written to a file.
 pub(super) fn command(net: &TestNet, folder: &tempfile::TempDir) -> Command {
+    let mut command = uncaptured(net, folder);
+    let file = folder.path().join("wan.pcapng");
+    command.args(["--capture", &format!("wan={}", file.display())]);
+    command
+}
+
+/// The same without the file, which keeps workers from handing over.
+pub(super) fn uncaptured(net: &TestNet, folder: &tempfile::TempDir) -> Command {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.args(["run", &path("router.toml"), "--socket", &path("control.sock")]);
     command.args(["--runtime-dir", &path("run"), "--netns", &net.name("r")]);
-    command.args(["--capture", &format!("wan={}", path("wan.pcapng"))]);
     command
 }
 

@@ -17,6 +17,10 @@
 //! start at 1 with every SA: a receiver that checks for replays needs a new SA after a restart, as
 //! RFC 4303 wants.
 //!
+//! **Several workers** seal for one SA at the same time: it has one counter of sequence numbers, and
+//! each packet draws the next. What two of them have drawn may leave in the other order, within
+//! what a worker has under way; so it may behind any link whose queues are of flows.
+//!
 //! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow
 //! confidentiality padding.
 //!
@@ -26,6 +30,7 @@
 use core::fmt;
 use core::net::IpAddr;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use aes_gcm::aead::AeadInPlace;
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit};
@@ -133,28 +138,48 @@ impl fmt::Display for SaError {
 
 impl core::error::Error for SaError {}
 
+/// A counter from which several threads draw, none the same number.
+///
+/// By itself in its cache lines: what lies beside it is read for each packet.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+impl Counter {
+    const fn at(first: u64) -> Self {
+        Self(AtomicU64::new(first))
+    }
+
+    /// A number below `end` that nobody had; `None` when all have been drawn.
+    fn draw(&self, end: u64) -> Option<u64> {
+        // No other memory is told of by it: that no two are the same is all that is asked.
+        let next = |at: u64| (at < end).then(|| at + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+    }
+
+    /// How many numbers below it have been drawn, or were never to be.
+    fn drawn(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The counter that all IVs of a router come from: see the module.
 #[derive(Debug)]
-pub struct Nonces(Range<u64>);
+pub struct Nonces {
+    next: Counter,
+    end: u64,
+}
 
 impl Nonces {
     /// These IVs, which no other life of the router has.
     #[must_use]
     pub const fn of(ivs: Range<u64>) -> Self {
-        Self(ivs)
-    }
-
-    /// Goes on with the IVs of another counter, where that has more of them left.
-    pub fn take_over(&mut self, other: Self) {
-        let left = |ivs: &Range<u64>| ivs.end.saturating_sub(ivs.start);
-        if left(&other.0) > left(&self.0) {
-            *self = other;
-        }
+        Self { next: Counter::at(ivs.start), end: ivs.end }
     }
 
     /// An IV that was not given before; `None` when all have been.
-    fn take(&mut self) -> Option<[u8; IV]> {
-        self.0.next().map(u64::to_be_bytes)
+    fn take(&self) -> Option<[u8; IV]> {
+        self.next.draw(self.end).map(u64::to_be_bytes)
     }
 }
 
@@ -204,20 +229,20 @@ pub struct Growth {
     pub ip_len: u32,
 }
 
-/// One end of a tunnel, outbound: an SA and its state.
+/// One end of a tunnel, outbound: an SA and its state. All workers of a router have the same.
 pub struct EspTunnel {
     config: SaConfig,
     cipher: Cipher,
     salt: [u8; SALT],
-    sequence: u64,
-    identification: u16,
+    /// Packets sealed so far: the last sequence number used.
+    sealed: Counter,
 }
 
 impl fmt::Debug for EspTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EspTunnel")
             .field("config", &self.config)
-            .field("sequence", &self.sequence)
+            .field("sequence", &self.sequence())
             .finish()
     }
 }
@@ -246,7 +271,7 @@ impl EspTunnel {
         if key.iter().all(|byte| *byte == key[0]) {
             return Err(SaError::WeakKey);
         }
-        Ok(Self { config, cipher, salt, sequence: 0, identification: 0 })
+        Ok(Self { config, cipher, salt, sealed: Counter::at(0) })
     }
 
     /// What it was made from.
@@ -276,8 +301,8 @@ impl EspTunnel {
 
     /// The last sequence number used: packets sealed so far.
     #[must_use]
-    pub const fn sequence(&self) -> u64 {
-        self.sequence
+    pub fn sequence(&self) -> u64 {
+        self.sealed.drawn()
     }
 
     const fn outer_header(&self) -> usize {
@@ -324,10 +349,10 @@ impl EspTunnel {
     /// - [`Reason::TooBig`]: the outer packet exceeds what an IP header can say;
     /// - [`Reason::Truncated`]: `frame` is not as described.
     pub fn seal(
-        &mut self,
+        &self,
         frame: &mut [u8],
         headers: &Headers,
-        nonces: &mut Nonces,
+        nonces: &Nonces,
     ) -> Result<Headers, Reason> {
         let growth = self.growth(headers.ip_len);
         let (l3, inner_len) = (usize::from(headers.l3), headers.ip_len as usize);
@@ -339,11 +364,8 @@ impl EspTunnel {
             return Err(Reason::Truncated);
         }
         let limit = if self.config.extended_sequence { u64::MAX } else { u32::MAX.into() };
-        if self.sequence >= limit {
-            return Err(Reason::EspExhausted);
-        }
+        let sequence = self.sealed.draw(limit).ok_or(Reason::EspExhausted)? + 1;
         let iv = nonces.take().ok_or(Reason::EspExhausted)?;
-        self.sequence += 1;
 
         frame.copy_within(growth.front..growth.front + l3, 0);
         let (link, packet) = frame.split_at_mut(l3);
@@ -357,11 +379,14 @@ impl EspTunnel {
         }
         let dscp = self.config.dscp.unwrap_or(headers.dscp);
         let dont_fragment = self.outer_dont_fragment(headers);
-        self.write_outer(outer, growth.ip_len, dscp << 2 | headers.ecn, dont_fragment);
+        // Unique among the tunnel's packets, as long as any of them is under way.
+        let identification = sequence as u16;
+        let traffic_class = dscp << 2 | headers.ecn;
+        self.write_outer(outer, growth.ip_len, traffic_class, (identification, dont_fragment));
 
         let (head, rest) = esp.split_at_mut(ESP_HEADER + IV);
         head[..4].copy_from_slice(&self.config.spi.to_be_bytes());
-        head[4..8].copy_from_slice(&(self.sequence as u32).to_be_bytes());
+        head[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
         head[8..].copy_from_slice(&iv);
         let (text, icv) = rest.split_at_mut(inner_len + growth.back - ICV);
         let padding = text.len() - inner_len - TRAILER;
@@ -370,7 +395,7 @@ impl EspTunnel {
         }
         let next = if headers.version == IpVersion::V4 { 4 } else { 41 };
         text[inner_len + padding..].copy_from_slice(&[padding as u8, next]);
-        icv.copy_from_slice(&self.seal_text(iv, text)?);
+        icv.copy_from_slice(&self.seal_text(sequence, iv, text)?);
 
         Ok(Headers {
             l3: headers.l3,
@@ -389,38 +414,37 @@ impl EspTunnel {
         })
     }
 
-    /// Encrypts payload and trailer under the current sequence number (RFC 4106, 3 to 5).
-    fn seal_text(&self, iv: [u8; IV], text: &mut [u8]) -> Result<[u8; ICV], Reason> {
+    /// Encrypts payload and trailer under a sequence number (RFC 4106, 3 to 5).
+    fn seal_text(&self, sequence: u64, iv: [u8; IV], text: &mut [u8]) -> Result<[u8; ICV], Reason> {
         let mut nonce = [0; 12];
         nonce[..SALT].copy_from_slice(&self.salt);
         nonce[SALT..].copy_from_slice(&iv);
         let mut associated = [0; 12];
         associated[..4].copy_from_slice(&self.config.spi.to_be_bytes());
         let associated = if self.config.extended_sequence {
-            associated[4..].copy_from_slice(&self.sequence.to_be_bytes());
+            associated[4..].copy_from_slice(&sequence.to_be_bytes());
             &associated[..]
         } else {
-            associated[4..8].copy_from_slice(&(self.sequence as u32).to_be_bytes());
+            associated[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
             &associated[..8]
         };
         self.cipher.seal(nonce, associated, text)
     }
 
     fn write_outer(
-        &mut self,
+        &self,
         header: &mut [u8],
         ip_len: u32,
         traffic_class: u8,
-        dont_fragment: bool,
+        (identification, dont_fragment): (u16, bool),
     ) {
         match (self.config.local, self.config.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {
-                self.identification = self.identification.wrapping_add(1);
                 header.fill(0);
                 header[0] = 0x45;
                 header[1] = traffic_class;
                 header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-                header[4..6].copy_from_slice(&self.identification.to_be_bytes());
+                header[4..6].copy_from_slice(&identification.to_be_bytes());
                 header[6] = if dont_fragment { 0x40 } else { 0 };
                 header[8] = self.config.ttl;
                 header[9] = ESP;
@@ -476,15 +500,14 @@ mod tests {
     /// section 3): AES-128, sequence number with 64 bits.
     #[test]
     fn the_known_answer_for_aes_128_with_extended_sequence_numbers() {
-        let mut tunnel = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
-        tunnel.sequence = 0x8765_4321_0000_0000;
+        let tunnel = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
         let mut text = bytes(
             "45000048 699a0000 80114db7 c0a80102 c0a80101 0a9bf156 38d30100 00010000 00000000 \
              045f7369
              70045f75 64700373 69700963 79626572 63697479 02646b00 00210001 01020201",
         );
-        let icv =
-            tunnel.seal_text(bytes("4956ed7e3b244cfe").try_into().unwrap(), &mut text).unwrap();
+        let iv = bytes("4956ed7e3b244cfe").try_into().unwrap();
+        let icv = tunnel.seal_text(0x8765_4321_0000_0000, iv, &mut text).unwrap();
         let expected = bytes(
             "fecf537e 729d5b07 dc30df52 8dd22b76 8d1b9873 6696a6fd 348509fa 13ceac34 cfa2436f \
              14a3f3cf
@@ -513,17 +536,30 @@ mod tests {
         };
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", false);
         let mut frame = vec![0; 14 + sa.growth(20).ip_len as usize];
-        let mut nonces = Nonces::of(7..100);
-        sa.sequence = u64::from(u32::MAX) - 1;
-        assert!(sa.seal(&mut frame, &headers, &mut nonces).is_ok());
-        assert_eq!(sa.seal(&mut frame, &headers, &mut nonces).unwrap_err(), Reason::EspExhausted);
-        assert_eq!(nonces.0.start, 8, "a refused packet takes no IV");
+        let nonces = Nonces::of(7..100);
+        sa.sealed = Counter::at(u64::from(u32::MAX) - 1);
+        assert!(sa.seal(&mut frame, &headers, &nonces).is_ok());
+        assert_eq!(sa.seal(&mut frame, &headers, &nonces).unwrap_err(), Reason::EspExhausted);
+        assert_eq!(nonces.next.drawn(), 8, "a refused packet takes no IV");
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
-        sa.sequence = u32::MAX.into();
-        assert!(sa.seal(&mut frame, &headers, &mut nonces).is_ok(), "64 bits go on");
-        let mut last = Nonces::of(u64::MAX - 1..u64::MAX);
-        assert!(sa.seal(&mut frame, &headers, &mut last).is_ok());
-        assert_eq!(sa.seal(&mut frame, &headers, &mut last).unwrap_err(), Reason::EspExhausted);
+        sa.sealed = Counter::at(u32::MAX.into());
+        assert!(sa.seal(&mut frame, &headers, &nonces).is_ok(), "64 bits go on");
+        let last = Nonces::of(u64::MAX - 1..u64::MAX);
+        assert!(sa.seal(&mut frame, &headers, &last).is_ok());
+        assert_eq!(sa.seal(&mut frame, &headers, &last).unwrap_err(), Reason::EspExhausted);
+    }
+
+    /// Where reading and counting are two steps, four threads use thousands twice.
+    #[test]
+    fn threads_that_draw_together_draw_each_number_once() {
+        let (counter, end) = (Counter::at(5), 200_000);
+        let draw = || core::iter::from_fn(|| counter.draw(end)).collect::<Vec<u64>>();
+        let mut drawn: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(draw)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        drawn.sort_unstable();
+        assert!(drawn.into_iter().eq(5..end));
     }
 
     #[test]

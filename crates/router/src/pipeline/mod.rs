@@ -92,12 +92,13 @@ mod subscribers;
 mod tables;
 mod through;
 mod translations;
+mod tunnels;
 mod views;
 mod watched;
 mod whole;
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::sync::Arc;
 
 use evenkeel_config::{Hairpin, LinkConfig, PortConfig, RouterConfig};
 use evenkeel_core::link::Link;
@@ -142,6 +143,7 @@ use sharing::Part;
 pub use sharing::WorkerShares;
 pub(crate) use subscribers::Directories;
 pub(crate) use translations::{Translations, wanted as follows_translations};
+pub use tunnels::Tunnels;
 use watched::Watching;
 
 /// ICMP answers that may go at once; then the configured rate.
@@ -378,7 +380,7 @@ impl Pipeline {
             neighbours: Neighbours::new(wait, seed, now, BURST)?,
             addresses: Addresses::default(),
             translations: Translations::new(config, seed)?,
-            services: Services::new(config, 0..u64::MAX)?,
+            services: Services::new(config, Tunnels::with(0..u64::MAX))?,
             admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
             flow_cache: FlowCache::new(section.flow_cache, seed),
@@ -408,16 +410,16 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Gives the pipeline a clock for its cycles, and the IVs that no other life of the router
-    /// uses. Without, cycles are [virtual](cycles::VirtualCycles) and IVs start at zero: for tests
-    /// and simulations. Before the first round.
+    /// Gives the pipeline a clock for its cycles, and the tunnels that it shares with the router's
+    /// other workers. Without, cycles are [virtual](cycles::VirtualCycles), tunnels its own and IVs
+    /// start at zero: for tests and simulations. Before the first round.
     pub fn set_surroundings(
         &mut self,
         clock: Box<dyn CycleClock>,
-        ivs: Range<u64>,
+        tunnels: Arc<Tunnels>,
     ) -> Result<(), CommandError> {
         self.meter.set_clock(clock);
-        self.services.begin_nonces(ivs);
+        self.services.share(tunnels)?;
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
     }

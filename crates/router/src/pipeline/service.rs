@@ -1,6 +1,6 @@
 //! Services between route and link: what a class of traffic is sent through.
 
-use std::ops::Range;
+use std::sync::Arc;
 
 use evenkeel_config::{AclAction, AclRule, EspConfig, OuterDf, RouterConfig, ServiceConfig, Work};
 use evenkeel_core::{Class, Cycles, Reason};
@@ -10,6 +10,7 @@ use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::cycles::Meter;
+use super::tunnels::Tunnels;
 use crate::error::{CommandError, ServiceError};
 use crate::snapshot::ServiceSnapshot;
 
@@ -18,7 +19,7 @@ const FRONT: [u8; 56] = [0; 56];
 
 /// A service and its state.
 enum State {
-    Esp(Box<EspTunnel>),
+    Esp(Arc<EspTunnel>),
     Acl(Acl),
     Spin(Cycles),
 }
@@ -41,21 +42,30 @@ pub(super) struct ServicesPlan {
 pub(super) struct Services {
     list: Vec<Service>,
     by_class: Vec<Option<u16>>,
-    nonces: Nonces,
+    tunnels: Arc<Tunnels>,
 }
 
 impl Services {
-    /// The services of `config`. IVs of tunnels are among `ivs`.
-    pub(super) fn new(config: &RouterConfig, ivs: Range<u64>) -> Result<Self, CommandError> {
-        let mut services = Self { list: Vec::new(), by_class: Vec::new(), nonces: Nonces::of(ivs) };
+    /// The services of `config`, with the tunnels among `tunnels`.
+    pub(super) fn new(config: &RouterConfig, tunnels: Arc<Tunnels>) -> Result<Self, CommandError> {
+        let mut services = Self { list: Vec::new(), by_class: Vec::new(), tunnels };
         let plan = services.plan(config)?;
         services.apply(plan);
         Ok(services)
     }
 
-    /// The IVs that no other life of this router uses. Before the first packet.
-    pub(super) fn begin_nonces(&mut self, ivs: Range<u64>) {
-        self.nonces = Nonces::of(ivs);
+    /// Goes on with the tunnels that the other workers have. Before the first packet.
+    pub(super) fn share(&mut self, tunnels: Arc<Tunnels>) -> Result<(), CommandError> {
+        for service in &mut self.list {
+            if let State::Esp(tunnel) = &mut service.state {
+                let shared = tunnels.of(tunnel.config().clone());
+                let name = service.config.name.clone();
+                *tunnel =
+                    shared.map_err(|error| CommandError::Service { name, source: error.into() })?;
+            }
+        }
+        self.tunnels = tunnels;
+        Ok(())
     }
 
     /// The services as `config` has them, with new ones built. Those that stay the same keep their
@@ -68,7 +78,7 @@ impl Services {
             if self.list.iter().any(|service| service.config == *wanted) {
                 return Ok((wanted.clone(), None));
             }
-            match state(&wanted.work) {
+            match state(&wanted.work, &self.tunnels) {
                 Ok(state) => Ok((wanted.clone(), Some(state))),
                 Err(source) => Err(CommandError::Service { name: wanted.name.clone(), source }),
             }
@@ -97,10 +107,8 @@ impl Services {
     }
 
     /// Those that another pipeline has with the same settings go on with the state that they have
-    /// there: a tunnel with its sequence numbers. Their counters are added. IVs go on where they
-    /// were, so that none is used twice.
+    /// there. Their counters are added. Tunnels are the router's, and go on by themselves.
     pub(super) fn take_over(&mut self, other: Self) {
-        self.nonces.take_over(other.nonces);
         for theirs in other.list {
             let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else {
                 continue;
@@ -141,7 +149,7 @@ impl Services {
         headers: &Headers,
         meter: &mut Meter,
     ) -> Result<Headers, Reason> {
-        let Self { list, nonces, .. } = self;
+        let Self { list, tunnels, .. } = self;
         let Some(service) = list.get_mut(usize::from(at)) else { return Ok(*headers) };
         meter.service_begins();
         let result = match &mut service.state {
@@ -150,7 +158,7 @@ impl Services {
                 Ok(*headers)
             }
             State::Acl(acl) => acl.check(&headers.flow, headers.dscp).map(|()| *headers),
-            State::Esp(tunnel) => seal(tunnel, nonces, pool, frame, headers),
+            State::Esp(tunnel) => seal(tunnel, &tunnels.nonces, pool, frame, headers),
         };
         meter.service_ends();
         match result {
@@ -166,8 +174,8 @@ impl Services {
 }
 
 fn seal(
-    tunnel: &mut EspTunnel,
-    nonces: &mut Nonces,
+    tunnel: &EspTunnel,
+    nonces: &Nonces,
     pool: &mut FramePool,
     frame: &mut Frame,
     headers: &Headers,
@@ -179,7 +187,7 @@ fn seal(
     tunnel.seal(pool.bytes_mut(frame), headers, nonces)
 }
 
-fn state(work: &Work) -> Result<State, ServiceError> {
+fn state(work: &Work, tunnels: &Tunnels) -> Result<State, ServiceError> {
     Ok(match work {
         Work::Spin(spin) => State::Spin(spin.cycles),
         Work::Acl(config) => {
@@ -195,7 +203,7 @@ fn state(work: &Work) -> Result<State, ServiceError> {
                 (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
             State::Acl(Acl::new(rules, action(config.default_action))?)
         }
-        Work::Esp(config) => State::Esp(Box::new(EspTunnel::new(association(config))?)),
+        Work::Esp(config) => State::Esp(tunnels.of(association(config))?),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The pipeline of a worker that begins, with what no other life of the router has had.
 
-use std::ops::Range;
+use std::sync::Arc;
 
 use evenkeel_config::{Attach, Io, RouterConfig, Work};
 use evenkeel_core::Nanos;
@@ -11,21 +11,16 @@ use crate::clock::TscClock;
 use crate::error::StartError;
 use crate::options::Options;
 use crate::passing::not_taken;
-use crate::pipeline::{Pipeline, WorkerShares};
+use crate::pipeline::{Pipeline, Tunnels, WorkerShares};
 
-/// The IVs of this worker. One that takes over gets those of the old ones; of several only the
-/// first can ever be the only one, and encrypt.
-fn ivs_of(
+/// The tunnels of this life of the router, with IVs that no other has.
+pub(crate) fn tunnels_of(
     config: &RouterConfig,
-    realtime: u64,
     options: &Options,
-    replaces: bool,
-) -> Result<Range<u64>, StartError> {
-    if replaces {
-        return Ok(0..0);
-    }
+) -> Result<Arc<Tunnels>, StartError> {
+    let realtime = realtime(sys::monotonic_now());
     let file = options.state_dir().join("esp-ivs");
-    ivs::reserve(&file, realtime).or_else(|source| {
+    let ivs = ivs::reserve(&file, realtime).or_else(|source| {
         if !config.services.iter().any(|service| matches!(service.work, Work::Esp(_))) {
             // Should a change bring a tunnel, its packets are refused as `esp_exhausted`.
             return Ok(0..0);
@@ -36,7 +31,13 @@ fn ivs_of(
             file.display()
         );
         Err(StartError::System { what, source })
-    })
+    })?;
+    Ok(Tunnels::with(ivs))
+}
+
+/// Nanoseconds since 1970.
+fn realtime(now: Nanos) -> u64 {
+    now.0.saturating_add_signed(sys::realtime_minus_monotonic())
 }
 
 /// Whether the kernel may be given the buffers of frames: another process that goes on with them
@@ -53,7 +54,7 @@ pub(super) fn build_pipeline(
     options: &Options,
     shares: Option<WorkerShares>,
     buffers: Option<&mut WorkerBuffers>,
-    replaces: bool,
+    tunnels: Arc<Tunnels>,
 ) -> Result<Pipeline, StartError> {
     let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
     let section = &config.router;
@@ -78,12 +79,11 @@ pub(super) fn build_pipeline(
     }
     // FairDrop can be switched on, and services can be added, while the router runs.
     let clock = Box::new(TscClock::calibrate(options.report));
-    let realtime = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
-    pipeline.set_surroundings(clock, ivs_of(config, realtime, options, replaces)?)?;
+    pipeline.set_surroundings(clock, tunnels)?;
     if config.cluster.is_some() || config.balancer.is_some() {
         let who = config.cluster.as_ref().map_or("balancer".to_owned(), |own| own.node.to_string());
         let file = options.state_dir().join(format!("cluster-epoch-{who}"));
-        let epoch = epoch::next(&file, realtime / 1_000, |text| {
+        let epoch = epoch::next(&file, realtime(now) / 1_000, |text| {
             options.report.iter().for_each(|report| report(text));
         });
         pipeline.begin_epoch(epoch);

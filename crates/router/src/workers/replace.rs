@@ -48,6 +48,7 @@ impl WorkerPool {
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
             heart: Arc::clone(&members.heart),
+            tunnels: Arc::clone(&members.tunnels),
         };
         let new = members.spawn_replacements(&context, shares, plan).map_err(not_possible)?;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::common::{self, Bed, Udp, headers, set_fairdrop};
 use evenkeel_core::{Cycles, Nanos};
 use evenkeel_ports::Port;
+use evenkeel_router::pipeline::Tunnels;
 use evenkeel_router::pipeline::cycles::CycleClock;
 use evenkeel_router::snapshot::ClassCycles;
 
@@ -106,7 +107,9 @@ impl Worker {
         let mut machine = Machine(Arc::default(), others);
         machine.1.next = bed.now.0 * (HERTZ / 1_000_000_000);
         machine.spend(Cycles(bed.now.0 * (HERTZ / 1_000_000_000)));
-        bed.pipeline.set_surroundings(Box::new(machine.clone()), 0..u64::MAX).unwrap();
+        bed.pipeline
+            .set_surroundings(Box::new(machine.clone()), Tunnels::with(0..u64::MAX))
+            .unwrap();
         bed.pipeline.set_ring_frames(bed.ports[0].rx_ring().unwrap()).unwrap();
         Self { bed, machine, lost: 0, mice: None, mice_sent: 0, mice_lost: 0, source: |_| 2 }
     }

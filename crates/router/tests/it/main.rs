@@ -19,6 +19,7 @@ mod pipeline;
 mod refused;
 mod subscribers;
 mod through;
+mod tunnels;
 mod watched;
 mod workers;
 mod workers_hand;
