@@ -6,7 +6,8 @@
 //! compared: frames forwarded per second with a rate that binds nobody, and with a rate that does,
 //! where classes fall on workers as unevenly as they can: class `a` on the first alone, `b` and `c`
 //! on the second. Then the same by flows, with PDRR and admission: 20 of 32 flows on the first
-//! worker, at a rate of which it has to carry 20 of 32 parts.
+//! worker, at a rate of which it has to carry 20 of 32 parts. And with all packets through one
+//! tunnel, which both encrypt for.
 //!
 //! By the clock, two workers need two cores that do nothing else. So frames are also counted per
 //! second of CPU that each worker's thread got: that tells what sharing costs on a machine that is
@@ -14,7 +15,7 @@
 //! other's memory traffic.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use evenkeel_config::RouterConfig;
@@ -24,7 +25,8 @@ use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline, WorkerShares};
+use evenkeel_router::pipeline::cycles::VirtualCycles;
+use evenkeel_router::pipeline::{LinkState, Pipeline, Tunnels, WorkerShares};
 
 use crate::pipeline::frame_between;
 use crate::timing::Spread;
@@ -45,6 +47,11 @@ const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 400, weight = { a
 /// Never refuses: what it costs is measured, not what it turns away.
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\n\
                     admission = { min_fair_rate = 0.0, max_priority_load = 1.0, budget = false }";
+/// Encrypted to the host behind the link.
+const TUNNEL: &str = "discipline = { kind = \"fifo\", limit = 400 }\n\
+                      [[service]]\nname = \"vpn\"\n\
+                      work = { kind = \"esp\", local = \"10.0.2.2\", remote = \"10.0.2.1\", spi = 256, \
+                      key = \"0x4c80cdefbb5d10da906ac73c3613a6342e443b68\" }";
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
 const BURST: usize = 32;
@@ -67,8 +74,16 @@ struct Bed {
 
 impl Bed {
     /// A worker whose host sends packets of `flows`, numbers below [`FLOWS`], in turn.
-    fn new(config: &RouterConfig, place: Option<WorkerShares>, flows: &[u64], now: Nanos) -> Self {
+    fn new(
+        config: &RouterConfig,
+        (place, tunnels): (Option<WorkerShares>, &Arc<Tunnels>),
+        flows: &[u64],
+        now: Nanos,
+    ) -> Self {
         let mut pipeline = Pipeline::for_worker(config, now, Default::default(), place)
+            .expect("the configuration is valid");
+        pipeline
+            .set_surroundings(Box::new(VirtualCycles::default()), Arc::clone(tunnels))
             .expect("the configuration is valid");
         for (index, mac) in [MACS[1], MACS[2]].into_iter().enumerate() {
             let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
@@ -125,10 +140,10 @@ impl Bed {
             self.pipeline.round(now(), &mut self.ports);
             self.sink.rx_burst(&mut self.sink_pool, now(), &mut self.received, 1024);
             for received in self.received.drain(..) {
-                // The source port tells the flow.
+                // The source port tells the flow; that of an encrypted packet nobody asks for.
                 let frame = self.sink_pool.bytes(&received.frame);
-                self.arrived
-                    [(usize::from(frame[35]) + 0x100 * usize::from(frame[34]) - 5000) % FLOWS] += 1;
+                let port = usize::from(u16::from_be_bytes([frame[34], frame[35]]));
+                self.arrived[port.wrapping_sub(5000) % FLOWS] += 1;
                 self.sink_pool.release(received.frame);
             }
         }
@@ -190,18 +205,23 @@ fn cpu_time() -> Duration {
 /// What `spread.len()` workers send in `TIME` on a link of this rate, with these lines of its own;
 /// each element of `spread` is the flows of a worker.
 fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
+    let encrypted = link.contains("\"vpn\"");
+    let service = if encrypted { "service = \"vpn\"\n" } else { "" };
+    let classes =
+        include_str!("router.toml").replace("[[class]]\n", &format!("[[class]]\n{service}"));
     let text = format!(
-        "[router]\nworkers = {}\n{}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n{link}\n",
+        "[router]\nworkers = {}\n{classes}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n{link}\n",
         spread.len(),
-        include_str!("router.toml"),
         rate.0,
     );
     let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
     let places = WorkerShares::for_workers(&config).expect("it can be shared");
+    let tunnels = Tunnels::with(0..u64::MAX);
     let (start, barrier) = (Instant::now(), Barrier::new(spread.len()));
     let parts = std::thread::scope(|scope| {
         let hire = |(worker, flows): (usize, &Vec<u64>)| {
-            let bed = Bed::new(&config, places.get(worker).cloned(), flows, Nanos::SECOND);
+            let place = (places.get(worker).cloned(), &tunnels);
+            let bed = Bed::new(&config, place, flows, Nanos::SECOND);
             let barrier = &barrier;
             scope.spawn(move || bed.run(start, barrier))
         };
@@ -273,15 +293,25 @@ pub(crate) fn run() {
     let flows = ([(0..32).collect::<Vec<u64>>()], [(0..20).collect(), (20..32).collect()]);
     let mut by_class: [Vec<f64>; 7] = Default::default();
     let mut by_flow: [Vec<f64>; 7] = Default::default();
+    let mut sealed: [Vec<f64>; 2] = Default::default();
+    let free = BitRate(1_000_000_000_000);
     for _ in 0..RUNS {
         let values = compare(WFQ, &classes.0, &classes.1, BINDING, Sent::share_error);
         by_class.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
         let values = compare(PDRR, &flows.0, &flows.1, BINDING_FLOWS, |sent| sent.flow_error(32));
         by_flow.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+        let [alone, both] = [&flows.0[..], &flows.1].map(|spread| measure(TUNNEL, spread, free));
+        let ratios = [both.mpps() / alone.mpps(), both.per_cpu / alone.per_cpu];
+        sealed.iter_mut().zip(ratios).for_each(|(row, value)| row.push(value));
     }
     let what = "  largest deviation of a class from its share (aim: 1)";
     print("workers of one router on one outgoing link, WFQ/ALTQ", BINDING, what, by_class);
     let what = "  largest deviation of one of 32 flows from its share (aim: 5)";
     print("the same by flows, PDRR with admission", BINDING_FLOWS, what, by_flow);
+    println!("all through one tunnel (AES-128-GCM), two workers to one");
+    for (what, ratios) in ["by the clock (aim: 1.8)", "per second of CPU"].into_iter().zip(sealed) {
+        let Spread { median, min, max } = Spread::of(ratios);
+        println!("  {what:<66} {median:>8.3} ({min:.3}, {max:.3}) x");
+    }
     println!("  cores here: {}", std::thread::available_parallelism().map_or(1, usize::from));
 }

@@ -17,9 +17,9 @@
 //! start at 1 with every SA: a receiver that checks for replays needs a new SA after a restart, as
 //! RFC 4303 wants.
 //!
-//! **Several workers** seal for one SA at the same time: it has one counter of sequence numbers, and
-//! each packet draws the next. What two of them have drawn may leave in the other order, within
-//! what a worker has under way; so it may behind any link whose queues are of flows.
+//! **Several workers** seal for one SA at the same time: it has one counter of sequence numbers, of
+//! which each packet draws the next. What two of them have drawn may leave in the other order,
+//! within what a worker has under way; so it may behind any link whose queues are of flows.
 //!
 //! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow
 //! confidentiality padding.

@@ -47,17 +47,17 @@ impl Pipeline {
         let slot = &mut self.ports[port];
         slot.admit_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);
-        let Some(admission) = &mut slot.admission else {
-            let _ = self.enter(port, queued, at);
-            return;
-        };
         if let Some(behind) = &slot.behind {
             queued.find_subscriber(behind, &self.pool);
         }
+        let Some(admission) = &mut slot.admission else {
+            let _ = self.enter_known(port, queued, at);
+            return;
+        };
         let waiting = Queues { scheduler: slot.link.scheduler(), classifier: &self.classifier };
         match admission.decide(at, &queued, pin, &waiting, &mut self.admissions.lists) {
             Verdict::Pass => {
-                let treated = self.enter(port, queued, at);
+                let treated = self.enter_known(port, queued, at);
                 if let Some(admission) = &mut self.ports[port].admission {
                     admission.treated(at, treated, &mut self.admissions.lists);
                 }
@@ -70,10 +70,16 @@ impl Pipeline {
     /// A packet enters a link without being asked. How it was treated is in the link's meters, too.
     #[inline(always)] // or the packet is copied once more
     pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
-        self.agenda.touch(port);
         if let Some(behind) = &self.ports[port].behind {
             queued.find_subscriber(behind, &self.pool);
         }
+        self.enter_known(port, queued, at)
+    }
+
+    /// The same of a packet whose subscriber has been looked for.
+    #[inline(always)] // or the packet is copied once more
+    fn enter_known(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
+        self.agenda.touch(port);
         if self.watching.is_some() {
             self.watch_queued(port, &queued, at);
         }
