@@ -150,11 +150,13 @@ impl Counter {
         Self(AtomicU64::new(first))
     }
 
-    /// A number below `end` that nobody had; `None` when all have been drawn.
-    fn draw(&self, end: u64) -> Option<u64> {
+    /// So many numbers below `end` that nobody had, or as many as are left.
+    fn draw(&self, count: u64, end: u64) -> Range<u64> {
+        let to = |at: u64| at.saturating_add(count).min(end);
+        let next = |at: u64| (at < end).then(|| to(at));
         // No other memory is told of by it: that no two are the same is all that is asked.
-        let next = |at: u64| (at < end).then(|| at + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+        let drawn = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        drawn.map_or(end..end, |at| at..to(at))
     }
 
     /// How many numbers below it have been drawn, or were never to be.
@@ -162,6 +164,9 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// IVs that a worker draws at once: cores that encrypt do not wait for each other at every packet.
+const DRAWN: u64 = 256;
 
 /// The counter that all IVs of a router come from: see the module.
 #[derive(Debug)]
@@ -176,10 +181,20 @@ impl Nonces {
     pub const fn of(ivs: Range<u64>) -> Self {
         Self { next: Counter::at(ivs.start), end: ivs.end }
     }
+}
 
+/// IVs that a worker has drawn and not used; the others are without them.
+#[derive(Debug, Default)]
+pub struct Drawn(Range<u64>);
+
+impl Drawn {
     /// An IV that was not given before; `None` when all have been.
-    fn take(&self) -> Option<[u8; IV]> {
-        self.next.draw(self.end).map(u64::to_be_bytes)
+    #[inline]
+    fn take(&mut self, all: &Nonces) -> Option<[u8; IV]> {
+        if self.0.is_empty() {
+            self.0 = all.next.draw(DRAWN, all.end);
+        }
+        self.0.next().map(u64::to_be_bytes)
     }
 }
 
@@ -352,7 +367,7 @@ impl EspTunnel {
         &self,
         frame: &mut [u8],
         headers: &Headers,
-        nonces: &Nonces,
+        (drawn, nonces): (&mut Drawn, &Nonces),
     ) -> Result<Headers, Reason> {
         let growth = self.growth(headers.ip_len);
         let (l3, inner_len) = (usize::from(headers.l3), headers.ip_len as usize);
@@ -364,8 +379,8 @@ impl EspTunnel {
             return Err(Reason::Truncated);
         }
         let limit = if self.config.extended_sequence { u64::MAX } else { u32::MAX.into() };
-        let sequence = self.sealed.draw(limit).ok_or(Reason::EspExhausted)? + 1;
-        let iv = nonces.take().ok_or(Reason::EspExhausted)?;
+        let sequence = self.sealed.draw(1, limit).next().ok_or(Reason::EspExhausted)? + 1;
+        let iv = drawn.take(nonces).ok_or(Reason::EspExhausted)?;
 
         frame.copy_within(growth.front..growth.front + l3, 0);
         let (link, packet) = frame.split_at_mut(l3);
@@ -536,24 +551,28 @@ mod tests {
         };
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", false);
         let mut frame = vec![0; 14 + sa.growth(20).ip_len as usize];
-        let nonces = Nonces::of(7..100);
+        let (nonces, mut drawn) = (Nonces::of(7..100), Drawn::default());
+        let mut seal = |sa: &EspTunnel| sa.seal(&mut frame, &headers, (&mut drawn, &nonces));
         sa.sealed = Counter::at(u64::from(u32::MAX) - 1);
-        assert!(sa.seal(&mut frame, &headers, &nonces).is_ok());
-        assert_eq!(sa.seal(&mut frame, &headers, &nonces).unwrap_err(), Reason::EspExhausted);
-        assert_eq!(nonces.next.drawn(), 8, "a refused packet takes no IV");
+        assert!(seal(&sa).is_ok());
+        assert_eq!(seal(&sa).unwrap_err(), Reason::EspExhausted);
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
         sa.sealed = Counter::at(u32::MAX.into());
-        assert!(sa.seal(&mut frame, &headers, &nonces).is_ok(), "64 bits go on");
-        let last = Nonces::of(u64::MAX - 1..u64::MAX);
-        assert!(sa.seal(&mut frame, &headers, &last).is_ok());
-        assert_eq!(sa.seal(&mut frame, &headers, &last).unwrap_err(), Reason::EspExhausted);
+        assert!(seal(&sa).is_ok(), "64 bits go on");
+        assert_eq!(drawn.0.start, 9, "a refused packet takes no IV");
+        let (nonces, mut drawn) = (Nonces::of(u64::MAX - 1..u64::MAX), Drawn::default());
+        let mut seal = |sa: &EspTunnel| sa.seal(&mut frame, &headers, (&mut drawn, &nonces));
+        assert!(seal(&sa).is_ok());
+        assert_eq!(seal(&sa).unwrap_err(), Reason::EspExhausted);
+        assert_eq!(seal(&sa).unwrap_err(), Reason::EspExhausted);
     }
 
     /// Where reading and counting are two steps, four threads use thousands twice.
     #[test]
     fn threads_that_draw_together_draw_each_number_once() {
         let (counter, end) = (Counter::at(5), 200_000);
-        let draw = || core::iter::from_fn(|| counter.draw(end)).collect::<Vec<u64>>();
+        let some = |count| Some(counter.draw(count, end)).filter(|drawn| !drawn.is_empty());
+        let draw = || (1..).map_while(|n| some(n % 3 + 1)).flatten().collect::<Vec<u64>>();
         let mut drawn: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(draw)).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()

@@ -8,7 +8,7 @@ use evenkeel_core::class_map::Match;
 use evenkeel_net::checksum;
 use evenkeel_net::frame::{Headers, Parsed, parse};
 use evenkeel_net::service::acl::{self, Acl, Action};
-use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig, SaError};
+use evenkeel_net::service::esp::{DontFragment, Drawn, EspTunnel, Nonces, SaConfig, SaError};
 use proptest::prelude::*;
 
 use crate::common::{Recipe, recipe};
@@ -49,7 +49,7 @@ fn headers(frame: &[u8]) -> Headers {
 }
 
 /// The frame in the tunnel, and its headers as the tunnel says they are.
-fn sealed(tunnel: &EspTunnel, nonces: &Nonces, frame: &[u8]) -> (Vec<u8>, Headers) {
+fn sealed(tunnel: &EspTunnel, nonces: (&mut Drawn, &Nonces), frame: &[u8]) -> (Vec<u8>, Headers) {
     let inner = headers(frame);
     let growth = tunnel.growth(inner.ip_len);
     let mut grown = vec![0xee; growth.front];
@@ -92,10 +92,11 @@ fn another_implementation_decrypts_every_packet() {
     for (v6, key, esn) in [(false, 0, false), (true, 0, false), (false, 1, true), (true, 1, false)]
     {
         let tunnel = EspTunnel::new(sa(v6, KEYS[key], esn)).unwrap();
+        let mut drawn = Drawn::default();
         let nonces = Nonces::of(1_700_000_000_000_000_000..u64::MAX);
         for recipe in &recipes {
             let frame = recipe.build();
-            let (sealed, outer) = sealed(&tunnel, &nonces, &frame);
+            let (sealed, outer) = sealed(&tunnel, (&mut drawn, &nonces), &frame);
             let inner = headers(&frame);
             let l3 = usize::from(outer.l3);
             lines += &format!(
@@ -143,7 +144,7 @@ fn the_outer_header_takes_what_it_should_from_the_inner() {
     let frame = recipe.build();
     let outer_of = |config: SaConfig| {
         let tunnel = EspTunnel::new(config).unwrap();
-        let (sealed, told) = sealed(&tunnel, &Nonces::of(0..9), &frame);
+        let (sealed, told) = sealed(&tunnel, (&mut Drawn::default(), &Nonces::of(0..9)), &frame);
         let read = headers(&sealed);
         let l3 = usize::from(read.l3);
         if read.flow.source.is_ipv4() {
@@ -203,7 +204,7 @@ proptest! {
     fn any_packet_becomes_a_valid_one(recipe in recipe(), v6: bool) {
         let frame = recipe.build();
         let tunnel = EspTunnel::new(sa(v6, KEYS[1], false)).unwrap();
-        let (sealed, told) = sealed(&tunnel, &Nonces::of(5..9), &frame);
+        let (sealed, told) = sealed(&tunnel, (&mut Drawn::default(), &Nonces::of(5..9)), &frame);
         prop_assert_eq!(headers(&sealed), told);
         prop_assert_eq!(sealed.len(), told.frame_len());
         prop_assert_eq!(tunnel.sequence(), 1);

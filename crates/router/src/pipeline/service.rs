@@ -6,7 +6,7 @@ use evenkeel_config::{AclAction, AclRule, EspConfig, OuterDf, RouterConfig, Serv
 use evenkeel_core::{Class, Cycles, Reason};
 use evenkeel_net::frame::Headers;
 use evenkeel_net::service::acl::{self, Acl, Action};
-use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig};
+use evenkeel_net::service::esp::{DontFragment, Drawn, EspTunnel, Nonces, SaConfig};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::cycles::Meter;
@@ -43,12 +43,15 @@ pub(super) struct Services {
     list: Vec<Service>,
     by_class: Vec<Option<u16>>,
     tunnels: Arc<Tunnels>,
+    /// Of the IVs of all, those that this worker has drawn.
+    ivs: Drawn,
 }
 
 impl Services {
     /// The services of `config`, with the tunnels among `tunnels`.
     pub(super) fn new(config: &RouterConfig, tunnels: Arc<Tunnels>) -> Result<Self, CommandError> {
-        let mut services = Self { list: Vec::new(), by_class: Vec::new(), tunnels };
+        let mut services =
+            Self { list: Vec::new(), by_class: Vec::new(), tunnels, ivs: Drawn::default() };
         let plan = services.plan(config)?;
         services.apply(plan);
         Ok(services)
@@ -64,7 +67,7 @@ impl Services {
                     shared.map_err(|error| CommandError::Service { name, source: error.into() })?;
             }
         }
-        self.tunnels = tunnels;
+        (self.tunnels, self.ivs) = (tunnels, Drawn::default());
         Ok(())
     }
 
@@ -149,7 +152,7 @@ impl Services {
         headers: &Headers,
         meter: &mut Meter,
     ) -> Result<Headers, Reason> {
-        let Self { list, tunnels, .. } = self;
+        let Self { list, tunnels, ivs, .. } = self;
         let Some(service) = list.get_mut(usize::from(at)) else { return Ok(*headers) };
         meter.service_begins();
         let result = match &mut service.state {
@@ -158,7 +161,7 @@ impl Services {
                 Ok(*headers)
             }
             State::Acl(acl) => acl.check(&headers.flow, headers.dscp).map(|()| *headers),
-            State::Esp(tunnel) => seal(tunnel, &tunnels.nonces, pool, frame, headers),
+            State::Esp(tunnel) => seal(tunnel, (ivs, &tunnels.nonces), pool, frame, headers),
         };
         meter.service_ends();
         match result {
@@ -175,7 +178,7 @@ impl Services {
 
 fn seal(
     tunnel: &EspTunnel,
-    nonces: &Nonces,
+    nonces: (&mut Drawn, &Nonces),
     pool: &mut FramePool,
     frame: &mut Frame,
     headers: &Headers,
