@@ -48,10 +48,16 @@ const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 400, weight = { a
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\n\
                     admission = { min_fair_rate = 0.0, max_priority_load = 1.0, budget = false }";
 /// Encrypted to the host behind the link.
-const TUNNEL: &str = "discipline = { kind = \"fifo\", limit = 400 }\n\
-                      [[service]]\nname = \"vpn\"\n\
-                      work = { kind = \"esp\", local = \"10.0.2.2\", remote = \"10.0.2.1\", spi = 256, \
-                      key = \"0x4c80cdefbb5d10da906ac73c3613a6342e443b68\" }";
+const TUNNEL: &str = r#"discipline = { kind = "fifo", limit = 400 }
+[[service]]
+name = "vpn"
+[service.work]
+kind = "esp"
+local = "10.0.2.2"
+remote = "10.0.2.1"
+spi = 256
+key = "0x4c80cdefbb5d10da906ac73c3613a6342e443b68"
+"#;
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
 const BURST: usize = 32;
