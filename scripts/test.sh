@@ -50,7 +50,7 @@ tests() {
   awk '/^test result:/ { run += $4; bad += $6; ignored += $8 }
     END { printf "tests: %d passed, %d failed, %d ignored", run, bad, ignored }' "$log"
   printf ', %d without their packets (reasons above)\n' "$(grep -c '^skipped: ' "$log")"
-  return "$status"
+  [ "$status" -eq 0 ] || EVENKEEL=$PWD/target/debug/evenkeel scripts/repeat.sh "$log" "${features[@]}"
 }
 
 lint_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet; }
@@ -119,6 +119,7 @@ step "Rust off the path is found" rust_is_found
 step "format" cargo fmt --all --check
 step "width" scripts/width.sh --self-test
 step "size of files and functions" scripts/size.py --self-test
+step "what is run again" scripts/repeat.sh --self-test
 step "clippy" cargo clippy --workspace --all-targets "${features[@]}" --locked --quiet -- -D warnings
 step "documentation" lint_docs
 step "tests are built" cargo test --workspace "${features[@]}" --locked --quiet --no-run

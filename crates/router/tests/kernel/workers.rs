@@ -77,15 +77,25 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
     eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
     let sent = |snapshot: &Snapshot| snapshot.link("wan").unwrap().classes[0].sent_packets;
     let wire = |snapshot: &Snapshot| snapshot.port("wan").unwrap().tx_bytes + 24 * sent(snapshot);
-    let load = lab.net.start("a", "iperf3 -c 10.2.0.2 -P 48 -t 4 -C cubic");
+    let load = lab.net.start("a", "iperf3 -c 10.2.0.2 -P 48 -t 9 -C cubic");
     sleep(Duration::from_secs(1));
-    let (before, begin) = (lab.snapshot(), std::time::Instant::now());
-    sleep(Duration::from_secs(2));
-    let (after, time) = (lab.snapshot(), begin.elapsed().as_secs_f64());
+    // Never above the rate. A second in which a neighbour has the processors may be below it.
+    let (mut before, mut begin) = (lab.snapshot(), std::time::Instant::now());
+    let rates: Vec<f64> = (0..4)
+        .map(|_| {
+            sleep(Duration::from_millis(1500));
+            let (after, now) = (lab.snapshot(), std::time::Instant::now());
+            let bits = (wire(&after) - wire(&before)) as f64 * 8.0;
+            let rate = bits / (now - begin).as_secs_f64() / 1e6;
+            (before, begin) = (after, now);
+            rate
+        })
+        .collect();
     drop((load, server));
-    let rate = (wire(&after) - wire(&before)) as f64 * 8.0 / time / 1e6;
-    println!("{rate:.2} Mbit/s, {:?}", handed(&after));
-    assert!((38.5..40.5).contains(&rate), "{rate} Mbit/s");
+    let after = before;
+    println!("{rates:.2?} Mbit/s, {:?}", handed(&after));
+    assert!(rates.iter().all(|rate| *rate < 40.5), "{rates:.2?} Mbit/s");
+    assert!(rates.iter().any(|rate| *rate > 38.5), "{rates:.2?} Mbit/s");
     assert!(handed(&after).0 > on + 1_000, "{:?}", handed(&after));
     assert_eq!(after.workers[1].link("wan").unwrap().classes[0].sent_packets, 0);
     let (on, taken, lost) = handed(&lab.snapshot());
