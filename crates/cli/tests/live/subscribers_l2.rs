@@ -1,5 +1,5 @@
 //! Subscribers who are found by station, VLAN, QinQ and session of PPPoE, by real frames: on a
-//! bridge in both directions, and towards them on a port that is inline. Needs root.
+//! bridge and on a port that is inline, in both directions. Needs root.
 
 use std::fs;
 use std::process::Child;
@@ -124,9 +124,12 @@ fn on_a_bridge_they_are_found_in_both_directions() {
 }
 
 #[test]
-fn at_an_inline_port_they_are_found_in_what_the_kernel_sends() {
+fn at_an_inline_port_they_are_found_in_what_the_kernel_sends_and_gets() {
     let port = "[[port]]\nname = \"lan\"\ninterface = \"lan\"\nattach = \"inline\"\n";
     let file = format!("{port}{}", tree("lan", "lan-ingress"));
     let Some(street) = Street::new(&file) else { return };
     street.judge("g", "lan", "lan", true);
+    // What is for another station the kernel does not take, and so neither does the router.
+    street.net.ip("g", "link set lan address 02:00:00:00:09:09");
+    street.judge("b", "b0", "lan-ingress", false);
 }
