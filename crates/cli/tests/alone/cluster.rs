@@ -24,11 +24,26 @@ use serde_json::Value;
 const LINKS: usize = 3;
 const FLOWS: u16 = 40;
 
-fn ports_and_classes() -> &'static str {
-    "[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n[[class]]\nname = \
-     \"rest\"\n[[class]]\nname = \"voice\"\n\
-     match = [{ protocol = \"udp\", destination_port = 5001 }]\n"
+/// Who the class voice is: a port, or all who live at a site.
+const BY_PORT: &str = "match = [{ protocol = \"udp\", destination_port = 5001 }]\n";
+const BY_SITE: &str = "nodes = [\"harbour\"]\n";
+
+fn ports_and_classes() -> String {
+    format!(
+        "[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n[[class]]\nname = \
+         \"rest\"\n[[class]]\nname = \"voice\"\n{BY_PORT}"
+    )
 }
+
+/// Where the packets for a link of one class go.
+fn destination(link: usize, class: u16) -> (String, u16) {
+    (format!("10.{}.{class}.1", 100 + link), 5000 + class)
+}
+
+/// Who lives where, if classes are sites.
+const TOWN: &str = "name,parent,prefixes\n\
+    harbour,,\nhill,,\n\
+    ann,harbour,10.100.1.0/24;10.101.1.0/24\nbob,harbour,10.102.1.1\ncarol,hill,10.100.0.0/16\n";
 
 fn forwarder(id: usize, seed: u64, membership: &str) -> String {
     let mut text = format!(
@@ -91,6 +106,18 @@ impl Cluster {
 
     /// In the file of each router, `router` is added to that table and `membership` at the end.
     fn of(router: &str, membership: &str) -> Self {
+        let with = |text: String| text.replacen("[router]\n", &format!("[router]\n{router}"), 1);
+        Self::with(|text| with(text) + membership)
+    }
+
+    /// The class voice is who lives at the harbour, wherever that is: a prefix behind each link.
+    fn of_sites() -> Self {
+        let tree = "[[tree]]\nsubscribers = \"town.csv\"\n";
+        Self::with(|text| text.replace(BY_PORT, BY_SITE) + tree)
+    }
+
+    /// The file of each router as `edit` makes it.
+    fn with(edit: impl Fn(String) -> String) -> Self {
         let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src", "ed"];
         let net = TestNet::new(&nodes);
         net.ip("sw", "link add br0 type bridge");
@@ -114,7 +141,10 @@ impl Cluster {
             net.hush(node, "eth0");
         }
         for link in 0..LINKS {
-            net.ip(&format!("n{link}"), &format!("address add 10.{}.0.1/32 dev lo", 100 + link));
+            for class in 0..2 {
+                let address = destination(link, class).0;
+                net.ip(&format!("n{link}"), &format!("address add {address}/32 dev lo"));
+            }
             net.ip(&format!("n{link}"), "route add 192.0.2.0/24 via 10.7.0.9");
             net.ip("src", &format!("route add 10.{}.0.0/16 via 10.7.0.1", 100 + link));
             for forwarder in ["f1", "f2", "f3"] {
@@ -134,11 +164,11 @@ impl Cluster {
             folder: tempfile::tempdir().unwrap(),
             net,
         };
-        let with = |text: String| text.replacen("[router]\n", &format!("[router]\n{router}"), 1);
+        std::fs::write(cluster.folder.path().join("town.csv"), TOWN).unwrap();
         for id in 1..=3 {
-            cluster.start(&format!("f{id}"), &with(forwarder(id, 1, membership)));
+            cluster.start(&format!("f{id}"), &edit(forwarder(id, 1, "")));
         }
-        cluster.start("lb", &with(balancer(membership)));
+        cluster.start("lb", &edit(balancer("")));
         cluster.traffic();
         cluster
     }
@@ -210,8 +240,7 @@ impl Cluster {
                 let namespace = self.net.name(&format!("n{link}"));
                 self.threads.push(std::thread::spawn(move || {
                     sys::enter_netns(&namespace).unwrap();
-                    let socket =
-                        UdpSocket::bind((format!("10.{}.0.1", 100 + link), 5000 + class)).unwrap();
+                    let socket = UdpSocket::bind(destination(link, class)).unwrap();
                     socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
                     let mut buffer = [0; 2048];
                     while !stop.load(Ordering::Relaxed) {
@@ -244,9 +273,8 @@ impl Cluster {
                 }
                 for link in 0..LINKS {
                     for class in 0..2_u16 {
-                        let to = (format!("10.{}.0.1", 100 + link), 5000 + class);
-                        let done =
-                            sockets[turn % sockets.len()].send_to(&[0; 972], (to.0.as_str(), to.1));
+                        let to = destination(link, class);
+                        let done = sockets[turn % sockets.len()].send_to(&[0; 972], to);
                         sent.fetch_add(u64::from(done.is_ok()), Ordering::Relaxed);
                     }
                 }
@@ -429,6 +457,29 @@ fn three_processes_behind_a_bridge_are_one_router() {
     assert_eq!(master(&cluster, "f3"), Some(2));
     let refused = &cluster.show("f2")["cluster"]["refused"];
     assert!(refused["other_configuration"].as_u64() > Some(0), "{refused}");
+}
+
+/// Sites of a list of subscribers are the classes of a cluster; who moves is in another one.
+#[test]
+fn sites_of_subscribers_share_the_links_of_a_cluster() {
+    if !available("sites_of_subscribers_share_the_links_of_a_cluster") {
+        return;
+    }
+    let cluster = Cluster::of_sites();
+    cluster.offer(Duration::from_micros(600));
+    std::thread::sleep(Duration::from_millis(1_500));
+    cluster.assert_scheduled("sites", 0.9);
+    for node in ["lb", "f1", "f2", "f3"] {
+        let (is_done, said) = cluster.ctl(node, &["subscriber", "move", "bob", "hill"]);
+        assert!(is_done, "{node}: {said}");
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let counts = cluster.during(Duration::from_millis(1_500));
+    let voice = |link: usize| counts[2 * link + 1] as f64 / counts[2 * link] as f64;
+    assert!(voice(0) > 2.8 && voice(1) > 2.8, "{counts:?}");
+    // Behind the last link both are of hill now and come as often. They have one queue: when it is
+    // full, who comes just after a packet has left has more.
+    assert!((0.5..1.5).contains(&voice(2)), "{counts:?}");
 }
 
 /// Load 1.5, weights 3 : 1, and everything that can happen to a process; nothing is sent
