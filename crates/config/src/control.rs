@@ -10,6 +10,7 @@ use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_settings::read::{Fields, Reader};
 use evenkeel_settings::settings_of;
 
+use crate::attach::Attach;
 use crate::model::LinkConfig;
 
 /// What turns something of a link while packets flow.
@@ -102,6 +103,23 @@ settings! {
     parts {
         /// What the laws are told; its classes are those of the router.
         config: ControlConfig,
+    }
+}
+
+impl LatencyControl {
+    /// The port whose line a link of port `at` follows. `find` tells where a port of a name is.
+    #[must_use]
+    pub fn line_of(
+        &self,
+        at: usize,
+        attach: Attach,
+        peer: Option<usize>,
+        find: impl Fn(&str) -> Option<usize>,
+    ) -> usize {
+        match &self.line {
+            Some(Name(line)) => find(line).unwrap_or(at),
+            None => peer.filter(|_| attach == Attach::InlineKernel).unwrap_or(at),
+        }
     }
 }
 

@@ -45,10 +45,10 @@ pub enum WorkersError {
         /// Why it is one worker's.
         part: UnsharedPart,
     },
-    /// A link whose rate follows its line.
+    /// A link whose rate follows its line, and whose bits FairDrop shares.
     #[error(
-        "link {0}: kind = \"latency\" works with workers = 1 only: round trips are seen where both \
-         directions of a flow pass"
+        "link {0}: kind = \"latency\" works with FairDrop with workers = 1 only, or with bandwidth \
+         = false: each worker has its own part of FairDrop, and only the first one knows the rate"
     )]
     Follows(String),
     /// Groups of FairDrop.
@@ -96,15 +96,24 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
 }
 
 /// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all
-/// together, but without groups.
+/// together, but without groups, and of links whose rates all of them know.
 ///
 /// # Errors
-/// [`WorkersError::Groups`].
-pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result<(), WorkersError> {
-    if fairdrop.bandwidth && fairdrop.is_grouped(classes) {
+/// [`WorkersError::Groups`], [`WorkersError::Follows`].
+pub fn fairdrop_for_workers(
+    fairdrop: &FairDropConfig,
+    classes: usize,
+    links: &[LinkConfig],
+) -> Result<(), WorkersError> {
+    if !fairdrop.bandwidth {
+        return Ok(());
+    }
+    if fairdrop.is_grouped(classes) {
         return Err(WorkersError::Groups);
     }
-    Ok(())
+    let follows = |link: &&LinkConfig| matches!(link.control, Some(LinkControl::Latency(_)));
+    let link = links.iter().find(follows);
+    link.map_or(Ok(()), |link| Err(WorkersError::Follows(link.port.clone())))
 }
 
 impl RouterConfig {
@@ -118,12 +127,28 @@ impl RouterConfig {
                 port.0 == link.port
             })
         };
-        let why = UnsharedPart {
+        let second_link = UnsharedPart {
             what: "it is a second link",
             why: "its load is measured by the worker that sends flows there",
         };
-        let part = |link| unshared_part(link).or_else(|| second(link).then(|| why.clone()));
-        self.links.iter().map(part).collect()
+        let followed = UnsharedPart {
+            what: "the rate of a link follows its line",
+            why: "round trips are measured by the worker that sends there",
+        };
+        let lines: Vec<_> = (0..self.links.len()).map(|at| self.followed_line(at)).collect();
+        let part = |(at, link)| {
+            unshared_part(link)
+                .or_else(|| second(link).then(|| second_link.clone()))
+                .or_else(|| lines.contains(&Some(at)).then(|| followed.clone()))
+        };
+        self.links.iter().enumerate().map(part).collect()
+    }
+
+    /// The port whose line the link at `at` follows; `None`: none.
+    fn followed_line(&self, at: usize) -> Option<usize> {
+        let control = self.links[at].control.as_ref()?.latency()?;
+        let find = |name: &str| self.links.iter().position(|link| link.port == name);
+        Some(control.line_of(at, self.ports[at].attach(), self.peer_of(at), find))
     }
 
     /// Whether this many workers can have all of this: for configurations that change while they
@@ -139,17 +164,14 @@ impl RouterConfig {
             return Err(WorkersError::Role);
         }
         for (link, part) in self.links.iter().zip(self.unshared_links()) {
-            if matches!(link.control, Some(LinkControl::Latency(_))) {
-                return Err(WorkersError::Follows(link.port.clone()));
-            }
             let pins = link.admission.as_ref().is_some_and(|admission| admission.pinning.on);
             if let Some(part) = part.filter(|_| pins) {
                 return Err(WorkersError::Pinning { link: link.port.clone(), part });
             }
         }
-        self.fairdrop
-            .as_ref()
-            .map_or(Ok(()), |fairdrop| fairdrop_for_workers(fairdrop, self.classes.len()))
+        self.fairdrop.as_ref().map_or(Ok(()), |fairdrop| {
+            fairdrop_for_workers(fairdrop, self.classes.len(), &self.links)
+        })
     }
 }
 
@@ -185,7 +207,8 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         reader.fail_at(section, "workers", error.to_string());
     }
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
-        && let Err(error) = fairdrop_for_workers(fairdrop, config.classes.len())
+        && let Err(error @ WorkersError::Groups) =
+            fairdrop_for_workers(fairdrop, config.classes.len(), &config.links)
     {
         reader.fail_at(fields, "groups", error.to_string());
     }

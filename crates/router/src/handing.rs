@@ -6,9 +6,10 @@ use std::sync::{Mutex, OnceLock};
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::measure::round_trips::Stamp;
 use evenkeel_core::packet::Ecn;
 use evenkeel_core::share::wake::Wake;
-use evenkeel_core::{Class, Nanos};
+use evenkeel_core::{Class, FlowKey, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::pool::Known;
 use evenkeel_ports::sys::{Notifier, lock};
@@ -42,12 +43,42 @@ pub(crate) struct Handed {
     pub(crate) frame_len: u32,
 }
 
+/// Bytes of a frame that say by which tags, session and stations it came.
+const ACCESS: usize = 48;
+
+/// A packet has brought a stamp back that left by the link of a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) port: u16,
+    /// When it came.
+    pub(crate) at: Nanos,
+    pub(crate) stamp: Stamp,
+    pub(crate) flow: FlowKey,
+    frame: [u8; ACCESS],
+    frame_len: u8,
+}
+
+impl Answer {
+    pub(crate) fn new(port: usize, at: Nanos, stamp: Stamp, flow: FlowKey, bytes: &[u8]) -> Self {
+        let mut frame = [0; ACCESS];
+        let len = bytes.len().min(ACCESS);
+        frame[..len].copy_from_slice(&bytes[..len]);
+        Self { port: port as u16, at, stamp, flow, frame, frame_len: len as u8 }
+    }
+
+    /// How its frame begins.
+    pub(crate) fn frame(&self) -> &[u8] {
+        &self.frame[..usize::from(self.frame_len)]
+    }
+}
+
 /// Packets on their way to the first worker. It takes no more than it was made for.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     packets: Vec<Handed>,
     /// Of their frames, one after the other.
     bytes: Vec<u8>,
+    answers: Vec<Answer>,
     /// How many commands the worker had carried out when the first of them was put in.
     pub(crate) commands: u64,
 }
@@ -55,7 +86,22 @@ pub(crate) struct Batch {
 impl Batch {
     fn new(buffer: usize) -> Self {
         let (packets, bytes) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST * buffer));
-        Self { packets, bytes, commands: 0 }
+        Self { packets, bytes, answers: Vec::with_capacity(MOST), commands: 0 }
+    }
+
+    /// Puts an answer in, if there is room: without it a round trip is not known.
+    pub(crate) fn tell(&mut self, answer: Answer) {
+        if self.answers.len() < self.answers.capacity() {
+            self.answers.push(answer);
+        }
+    }
+
+    pub(crate) fn answers(&self) -> &[Answer] {
+        &self.answers
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty() && self.answers.is_empty()
     }
 
     /// How many packets there are.
@@ -88,6 +134,7 @@ impl Batch {
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
         self.bytes.clear();
+        self.answers.clear();
     }
 }
 
@@ -107,7 +154,9 @@ impl Handing {
     /// What one worker has under way and keeps back at most, bytes, if its frames fit buffers of
     /// `buffer` bytes.
     pub(crate) fn memory(buffer: u64) -> u64 {
-        (BATCHES + 1) as u64 * MOST as u64 * (buffer + size_of::<Handed>() as u64)
+        (BATCHES + 1) as u64
+            * MOST as u64
+            * (buffer + (size_of::<Handed>() + size_of::<Answer>()) as u64)
     }
 
     /// Of so many workers, whose buffers have so many bytes. What is needed is allocated here, and

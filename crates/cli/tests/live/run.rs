@@ -384,8 +384,10 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     });
     for (wrong, says) in [
         (
-            format!("{TWO_WORKERS}control = {{ kind = \"latency\", max = \"20Mbit/s\" }}\n"),
-            "kind = \"latency\" works with workers = 1 only",
+            format!(
+                "{TWO_WORKERS}control = {{ kind = \"latency\", max = \"20Mbit/s\" }}\n[fairdrop]\n"
+            ),
+            "kind = \"latency\" works with FairDrop with workers = 1 only",
         ),
         (
             TWO_WORKERS.replace("workers = 2", "workers = 2\nseed = 1"),

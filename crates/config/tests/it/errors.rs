@@ -320,7 +320,8 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}")
     };
     let latency = "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }";
-    refused(&link(latency), "router.workers", 2, one);
+    let latency = format!("{latency}\n[fairdrop]\n");
+    refused(&link(&latency), "router.workers", 2, one);
     let pinning =
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\npinning = true";
     refused(&link(pinning), "router.workers", 2, "pinning does not work with several workers");
@@ -331,6 +332,7 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"efm\"",
         "shaper = { rate = \"1Mbit/s\", burst = \"3KiB\" }",
+        "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }",
         "discipline = { kind = \"pfq\" }",
     ] {
         let text = format!("{}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n", link(rest));

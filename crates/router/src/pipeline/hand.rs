@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evenkeel_core::schedule::tree::UNKNOWN;
 
 use super::sharing::WorkerShares;
-use crate::handing::{Batch, Handed, Handing, OWNER};
+use crate::handing::{Answer, Batch, Handed, Handing, OWNER};
 
 /// A worker's end of it.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ impl Hand {
             packet.subscriber = UNKNOWN;
         }
         self.pending.put(packet, bytes)
+    }
+
+    /// A stamp that has come back goes with the packets.
+    pub(super) fn tell(&mut self, answer: Answer) {
+        self.pending.tell(answer);
     }
 
     /// What is pending is on its way, if there is another batch to go on with.

@@ -11,6 +11,9 @@
 //! (`handed_lost`), as at a ring that is full. What is under way is nobody's:
 //! `handed_on − handed_in − handed_lost`, over all workers.
 //!
+//! What others meet that was sent by such a link and has come back goes along (see `line.rs`), as
+//! much of it as there is room for.
+//!
 //! **Sleep.** Whoever hands over wakes the first worker if that sleeps.
 //!
 //! The subscriber that a packet was found to be of is told by its place in the list, which is the
@@ -57,7 +60,7 @@ impl Pipeline {
 
     /// What was handed on in this round is on its way now, if there is room.
     pub(crate) fn flush_handed(&mut self) {
-        if let Some(hand) = self.hand.as_mut().filter(|hand| hand.pending.len() > 0) {
+        if let Some(hand) = self.hand.as_mut().filter(|hand| !hand.pending.is_empty()) {
             hand.flush();
         }
     }
@@ -99,6 +102,7 @@ impl Pipeline {
             && let Some(mut batch) = hand.handing.take()
         {
             let knows = batch.commands == hand.commands;
+            self.take_answers(batch.answers());
             batch.packets().for_each(|(handed, bytes)| self.take_one(now, handed, bytes, knows));
             all += batch.len();
             batch.clear();

@@ -12,13 +12,16 @@
 //! Whose links follow nothing and have no tree pays a comparison for each vector of packets, and
 //! one for each that leaves. A stamp is looked for in frames of ports whose line is looked at only;
 //! for subscribers in those of a sample of flows, another one each second.
+//!
+//! Of several workers the first one has such a link, notes what leaves and turns the rates; the
+//! others tell it what comes back to them, with the packets that they hand on.
 
 use std::mem::Discriminant;
 
-use evenkeel_config::{Attach, LatencyControl, LinkConfig, LinkControl};
+use evenkeel_config::{LatencyControl, LinkConfig, LinkControl};
 use evenkeel_core::control::follow::{Did, Follow, Step, Way, Why};
 use evenkeel_core::link::LinkConfig as Core;
-use evenkeel_core::measure::round_trips::{RoundTrip, RoundTrips, Stamp};
+use evenkeel_core::measure::round_trips::{RoundTrips, Stamp};
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos};
 use evenkeel_net::hash::FlowHasher;
@@ -27,6 +30,7 @@ use evenkeel_net::stamps::Stamps;
 use super::Pipeline;
 use super::packet::{QueuedPacket, UnroutedPacket};
 use super::port::PortSlot;
+use crate::handing::Answer;
 use crate::snapshot::{FollowSnapshot, FollowStep};
 
 /// Steps that go the same way are reported together, at the latest after this.
@@ -35,6 +39,8 @@ const TOGETHER: Nanos = Nanos::from_secs(10);
 const NEWS: usize = 64;
 /// Packets that are looked at in a second, where all that follows is what subscribers are told.
 const LOOKS: u64 = 16_384;
+/// Time of a [`Portion`]: a power of two of nanoseconds.
+const PORTION: u32 = 24;
 
 /// What passes the line of a port.
 pub(super) struct Line {
@@ -45,6 +51,7 @@ pub(super) struct Line {
     /// Whose links follow it.
     followers: Vec<usize>,
     sample: Sample,
+    portion: Portion,
 }
 
 /// Which flows are looked at, where not all need be.
@@ -70,11 +77,30 @@ impl Sample {
     }
 }
 
+/// What another worker tells the first one of, where all that follows is what subscribers are
+/// told: some packets of each 17 ms, so that answers to what left at any time are among them.
+#[derive(Default)]
+struct Portion {
+    part: u64,
+    packets: u64,
+}
+
+impl Portion {
+    fn has(&mut self, at: Nanos, followers: &[usize]) -> bool {
+        let part = at.0 >> PORTION;
+        if part != self.part {
+            *self = Self { part, packets: 0 };
+        }
+        self.packets += 1;
+        !followers.is_empty() || self.packets <= (LOOKS << PORTION) / Nanos::SECOND.0
+    }
+}
+
 impl Line {
     fn new(seed: u64) -> Self {
         let (trips, hasher) = (RoundTrips::default(), FlowHasher::new(seed));
-        let sample = Sample::default();
-        Self { trips, hasher, bytes: 0, followers: Vec::new(), sample }
+        let (sample, portion) = (Sample::default(), Portion::default());
+        Self { trips, hasher, bytes: 0, followers: Vec::new(), sample, portion }
     }
 
     /// The frame of a packet leaves.
@@ -93,12 +119,11 @@ impl Line {
         self.bytes += u64::from(packet.wire_len);
     }
 
-    /// A frame arrives, of the flow that is told.
-    fn arrives(&mut self, at: Nanos, frame: &[u8]) -> Option<(RoundTrip, FlowKey)> {
+    /// What a frame that arrives brings back, and its flow.
+    fn answer(&self, frame: &[u8]) -> Option<(Stamp, FlowKey)> {
         let stamps = Stamps::of(frame)?;
         let stamp = self.stamp(&stamps, stamps.echo?, stamps.flow.source);
-        let trip = self.trips.came(at, Stamp { number: stamps.acknowledged, ..stamp })?;
-        Some((trip, stamps.flow))
+        Some((Stamp { number: stamps.acknowledged, ..stamp }, stamps.flow))
     }
 
     fn stamp(&self, stamps: &Stamps, value: u32, far: std::net::IpAddr) -> Stamp {
@@ -192,7 +217,11 @@ impl Pipeline {
     /// Begins to follow lines as the links say that do not do so yet, and ends what they no longer
     /// say: that link has its configured rate again.
     pub(super) fn follow_lines(&mut self, now: Nanos) {
-        let wanted: Vec<_> = self.settings.links.iter().map(latency).collect();
+        let mut wanted: Vec<_> = self.settings.links.iter().map(latency).collect();
+        for (slot, wanted) in self.ports.iter().zip(&mut wanted) {
+            // The first worker turns it for all.
+            wanted.take_if(|_| slot.is_others);
+        }
         for (at, wanted) in wanted.iter().enumerate() {
             let line = wanted.as_ref().map(|control| self.line_of(at, control));
             let (slot, config) = (&mut self.ports[at], &self.settings.links[at]);
@@ -230,10 +259,11 @@ impl Pipeline {
 
     /// Which lines are looked at, and who follows them.
     pub(super) fn note_lines(&mut self) {
-        let following = |slot: &PortSlot| slot.follow.as_ref().map(|follower| follower.line);
-        let lines: Vec<_> = self.ports.iter().map(following).collect();
+        let following = |(at, link)| Some(self.line_of(at, &latency(link)?));
+        let lines: Vec<_> = self.settings.links.iter().enumerate().map(following).collect();
         self.followers.ports.clear();
-        self.followers.ports.extend((0..lines.len()).filter(|at| lines[*at].is_some()));
+        let turns = |at: &usize| self.ports[*at].follow.is_some();
+        self.followers.ports.extend((0..lines.len()).filter(turns));
         let seed = self.settings.seed;
         for (port, slot) in self.ports.iter_mut().enumerate() {
             let followers: Vec<_> =
@@ -251,11 +281,8 @@ impl Pipeline {
 
     /// The port whose line the link of a port follows.
     fn line_of(&self, at: usize, control: &LatencyControl) -> usize {
-        if let Some(line) = &control.line {
-            return self.find(&line.0).unwrap_or(at);
-        }
         let slot = &self.ports[at];
-        slot.peer.filter(|_| slot.attach == Attach::InlineKernel).unwrap_or(at)
+        control.line_of(at, slot.attach, slot.peer, |name| self.find(name).ok())
     }
 
     /// Whether some link follows a line.
@@ -270,25 +297,30 @@ impl Pipeline {
         self.followers.lines
     }
 
-    /// Looks at packets that have arrived for stamps that come back.
+    /// Looks at packets that have arrived for stamps that come back. Who has not the link by which
+    /// they left tells them to the first worker, which has it.
     pub(super) fn look_for_stamps(&mut self, packets: &[UnroutedPacket]) {
         for packet in packets {
             let port = self.ports[packet.port.index()].link_at;
             let slot = &mut self.ports[port];
             let Some(line) = &mut slot.line else { continue };
-            let frame = self.pool.bytes(&packet.frame);
-            let Some((trip, flow)) = line.arrives(packet.arrival, frame) else { continue };
-            if let Some(behind) = &slot.behind {
-                behind.came_back(packet.arrival, &trip, &flow, frame);
+            if slot.is_others && !line.portion.has(packet.arrival, &line.followers) {
+                continue;
             }
-            for at in 0..line.followers.len() {
-                let Some(line) = &self.ports[port].line else { break };
-                let at = line.followers[at];
-                if let Some(follower) = &mut self.ports[at].follow {
-                    follower.law.came_back(&trip);
-                }
+            let frame = self.pool.bytes(&packet.frame);
+            let Some((stamp, flow)) = line.answer(frame) else { continue };
+            let answer = Answer::new(port, packet.arrival, stamp, flow, frame);
+            if !slot.is_others {
+                came_back(&mut self.ports, &answer);
+            } else if let Some(hand) = &mut self.hand {
+                hand.tell(answer);
             }
         }
+    }
+
+    /// The same of stamps that another worker has met.
+    pub(super) fn take_answers(&mut self, answers: &[Answer]) {
+        answers.iter().for_each(|answer| came_back(&mut self.ports, answer));
     }
 
     /// Lets the rates follow that are due at `now`.
@@ -400,6 +432,47 @@ impl Follower {
     }
 }
 
+/// A stamp has come back: who is told if it is one of those that left.
+fn came_back(ports: &mut [PortSlot], answer: &Answer) {
+    let Some(slot) = ports.get_mut(usize::from(answer.port)) else { return };
+    let Some(line) = &mut slot.line else { return };
+    let Some(trip) = line.trips.came(answer.at, answer.stamp) else { return };
+    if let Some(behind) = &slot.behind {
+        behind.came_back(answer.at, &trip, &answer.flow, answer.frame());
+    }
+    let mut told = 0;
+    while let Some(line) = &ports[usize::from(answer.port)].line
+        && let Some(at) = line.followers.get(told).copied()
+    {
+        if let Some(follower) = &mut ports[at].follow {
+            follower.law.came_back(&trip);
+        }
+        told += 1;
+    }
+}
+
 fn latency(link: &LinkConfig) -> Option<LatencyControl> {
     link.control.as_ref().and_then(LinkControl::latency).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_only_subscribers_are_told_there_is_a_part_at_any_time() {
+        let mut portion = Portion::default();
+        let step = Nanos::from_micros(5);
+        let mut has = |followers: &[usize], from: Nanos, time: Nanos| {
+            let times = (0..time.0 / step.0).map(|n| from + Nanos(n * step.0));
+            times.filter(|at| portion.has(*at, followers)).count() as u64
+        };
+        let second = has(&[], Nanos::SECOND, Nanos::SECOND);
+        assert!(second <= LOOKS + LOOKS / 30 && second > LOOKS / 2, "{second}");
+        for n in 0..10 {
+            let from = Nanos::from_secs(3) + Nanos::from_millis(17 * n);
+            assert!(has(&[], from, Nanos::from_millis(17)) > 100, "{n}");
+        }
+        assert_eq!(has(&[0], Nanos::from_secs(9), Nanos::SECOND), 200_000);
+    }
 }

@@ -167,9 +167,10 @@ pub(super) fn check_fairdrop(
     shares: Option<&WorkerShares>,
     fairdrop: &FairDropConfig,
     classes: usize,
+    links: &[LinkConfig],
 ) -> Result<(), CommandError> {
     match shares {
         None => Ok(()),
-        Some(_) => Ok(fairdrop_for_workers(fairdrop, classes)?),
+        Some(_) => Ok(fairdrop_for_workers(fairdrop, classes, links)?),
     }
 }

@@ -14,7 +14,8 @@ const CONTROL: &str = "control = { kind = \"latency\", min = \"2Mbit/s\", max = 
 
 /// A line behind port 0, 30 ms there and back, with a queue that never ends.
 struct Line {
-    bed: Bed,
+    /// Several workers: replies come by the last one, what is sent by the others in turn.
+    beds: Vec<Bed>,
     rate: BitRate,
     free: Nanos,
     /// Replies under way: when, and their numbers.
@@ -28,27 +29,32 @@ struct Line {
 }
 
 impl Line {
-    fn new(bed: Bed, macs: [(MacAddr, MacAddr); 2]) -> Self {
+    fn new(beds: Vec<Bed>, macs: [(MacAddr, MacAddr); 2]) -> Self {
         let rate = BitRate::from_mbps(20);
-        let (free, wait) = (bed.now, Nanos::ZERO);
-        Self { bed, rate, free, replies: VecDeque::new(), number: 0, macs, wait, answers: true }
+        let (free, wait) = (beds[0].now, Nanos::ZERO);
+        Self { beds, rate, free, replies: VecDeque::new(), number: 0, macs, wait, answers: true }
     }
 
     /// It carries so much for a while, and port 1 sends more than that.
     fn carries(&mut self, mbps: u64, millis: u32) {
         self.rate = BitRate::from_mbps(mbps);
         for tick in 0..millis {
-            for _ in 0..5 {
+            for n in 0..5 {
                 let what = Udp { payload: 1_200, ..Udp::default() };
-                self.bed.inject(1, &udp(self.macs[0], v4(1, 2), v4(0, 2), what));
+                let by = n % (self.beds.len() - 1).max(1);
+                self.beds[by].inject(1, &udp(self.macs[0], v4(1, 2), v4(0, 2), what));
             }
             if tick % 20 == 0 {
                 self.number += 1;
-                self.bed.inject(1, &echo(self.macs[0], (v4(1, 2), v4(0, 2)), self.number, false));
+                let asks = echo(self.macs[0], (v4(1, 2), v4(0, 2)), self.number, false);
+                self.first().inject(1, &asks);
             }
-            self.bed.pass(MS);
-            for frame in self.bed.received(0) {
-                let now = self.bed.now;
+            for bed in &mut self.beds {
+                bed.pass(MS);
+            }
+            let now = self.first().now;
+            let sent: Vec<_> = self.beds.iter_mut().flat_map(|bed| bed.received(0)).collect();
+            for frame in sent {
                 self.wait = self.free.saturating_sub(now);
                 self.free = self.free.max(now) + self.rate.time_for(Bytes(frame.len() as u64 + 24));
                 if frame[23] == 1 && self.answers {
@@ -57,22 +63,32 @@ impl Line {
                 }
             }
             while let Some((at, number)) = self.replies.front().copied()
-                && at <= self.bed.now
+                && at <= now
             {
                 self.replies.pop_front();
-                self.bed.inject(0, &echo(self.macs[1], (v4(0, 2), v4(1, 2)), number, true));
+                let answer = echo(self.macs[1], (v4(0, 2), v4(1, 2)), number, true);
+                self.beds.last_mut().unwrap().inject(0, &answer);
             }
-            let _ = self.bed.received(1);
+            for bed in &mut self.beds {
+                let _ = bed.received(1);
+            }
         }
     }
 
+    /// The first worker.
+    fn first(&mut self) -> &mut Bed {
+        &mut self.beds[0]
+    }
+
     fn rate_of(&mut self, link: &str) -> u64 {
-        self.bed.snapshot().link(link).unwrap().rate_bps.unwrap()
+        self.first().snapshot().link(link).unwrap().rate_bps.unwrap()
     }
 
     fn news(&mut self) -> String {
         let mut all = Vec::new();
-        self.bed.pipeline.drain_news(|text| all.push(text.to_owned()));
+        for bed in &mut self.beds {
+            bed.pipeline.drain_news(|text| all.push(text.to_owned()));
+        }
         all.join("\n")
     }
 }
@@ -84,13 +100,14 @@ fn inline(control: &str) -> Line {
          [[port]]\nname = \"p0\"\ninterface = \"eth0\"\nattach = \"inline\"\n"
     );
     let macs = (host_mac(1), host_mac(0));
-    Line::new(Bed::of(&links), [macs, (macs.1, macs.0)])
+    Line::new(vec![Bed::of(&links)], [macs, (macs.1, macs.0)])
 }
 
-fn routed(rest: &str) -> Line {
+fn routed(workers: usize, rest: &str) -> Line {
+    let rest = format!("[router]\nworkers = {workers}\n{rest}");
     let links = format!("[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\n{CONTROL} }}\n{rest}");
     let macs = [(host_mac(1), router_mac(1)), (host_mac(0), router_mac(0))];
-    Line::new(Bed::new(2, &links), macs)
+    Line::new(Bed::workers(2, &links), macs)
 }
 
 fn follows(mut line: Line, link: &str) {
@@ -108,7 +125,7 @@ fn follows(mut line: Line, link: &str) {
         assert!(news.contains(&format!("link {link}: rate changed from")), "{news}");
         assert!(news.contains("ms on the line"), "{news}");
     }
-    let seen = line.bed.snapshot().link(link).unwrap().follow.clone().unwrap();
+    let seen = line.first().snapshot().link(link).unwrap().follow.clone().unwrap();
     assert!(seen.on && seen.steps > 10 && seen.latest.len() == 8, "{seen:?}");
     assert!(seen.latest.windows(2).all(|pair| pair[0].at_ns < pair[1].at_ns));
 }
@@ -116,8 +133,8 @@ fn follows(mut line: Line, link: &str) {
 #[test]
 fn a_link_follows_its_line_inline_and_routed_with_and_without_remembered_flows() {
     follows(inline(&format!("{CONTROL} }}")), "p0");
-    follows(routed(""), "p0");
-    follows(routed("[router]\nflow_cache = 0\n"), "p0");
+    follows(routed(1, ""), "p0");
+    follows(routed(1, "flow_cache = 0\n"), "p0");
 }
 
 #[test]
@@ -126,6 +143,38 @@ fn a_dry_run_changes_nothing_and_says_what_it_would() {
     line.carries(8, 4_000);
     assert_eq!(line.rate_of("p0"), 20_000_000);
     assert!(line.news().contains("rate would be changed from 20Mbit/s to"));
+}
+
+/// The first worker has the link. No reply comes back to it.
+#[test]
+fn a_link_of_several_workers_follows_its_line_by_replies_that_come_to_any_of_them() {
+    follows(routed(2, ""), "p0");
+    let mut line = routed(3, "");
+    line.carries(8, 3_000);
+    let of = |line: &mut Line, at: usize| {
+        line.beds[at].snapshot().link("p0").unwrap().follow.as_ref().map(|seen| seen.steps)
+    };
+    let steps = of(&mut line, 0).unwrap();
+    assert!(steps > 3, "{steps}");
+    assert_eq!((of(&mut line, 1), of(&mut line, 2)), (None, None));
+    let off = Change::Link("p0".into(), LinkChange::Control(false));
+    for bed in &mut line.beds {
+        bed.pipeline.change(bed.now, &off).unwrap();
+    }
+    assert_eq!(line.rate_of("p0"), 20_000_000);
+}
+
+/// The line of another port than the link's: that port's link is the first worker's as well.
+#[test]
+fn what_goes_into_a_line_that_a_link_follows_is_one_workers() {
+    let text = format!(
+        "[router]\nworkers = 2\n[[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\n{CONTROL}, line = \
+         \"p0\" }}\n"
+    );
+    let config = Bed::config(2, &text);
+    let parts = config.unshared_links();
+    assert_eq!(parts[0].as_ref().unwrap().what, "the rate of a link follows its line");
+    assert_eq!(parts[1].as_ref().unwrap().what, "a dynamic control");
 }
 
 /// Nobody answers: the rate stays. Switched off, the link has its configured rate again.
@@ -140,9 +189,10 @@ fn silence_holds_the_rate_and_off_gives_the_configured_one() {
     let before = line.rate_of("p0");
     line.carries(3, 3_000);
     assert_eq!(line.rate_of("p0"), before);
-    assert!(line.bed.snapshot().link("p0").unwrap().follow.as_ref().unwrap().silent > 20);
+    assert!(line.first().snapshot().link("p0").unwrap().follow.as_ref().unwrap().silent > 20);
     let off = Change::Link("p0".into(), LinkChange::Control(false));
-    line.bed.pipeline.change(line.bed.now, &off).unwrap();
+    let bed = line.first();
+    bed.pipeline.change(bed.now, &off).unwrap();
     assert_eq!(line.rate_of("p0"), 20_000_000);
     line.answers = true;
     line.carries(8, 1_000);
@@ -156,7 +206,8 @@ fn explain_says_which_rule_dropped() {
     line.carries(50, 2_000);
     let explain = |line: &mut Line, port: u16| {
         let flow = format!("10.0.1.2:{port} -> 10.0.0.2:{port}/udp");
-        line.bed.pipeline.explain(line.bed.now, None, &flow.parse().unwrap())
+        let bed = line.first();
+        bed.pipeline.explain(bed.now, None, &flow.parse().unwrap())
     };
     let told = explain(&mut line, 5_000).unwrap();
     assert!(told.contains("link p0: ") && told.contains("of it wait"), "{told}");

@@ -342,6 +342,36 @@ fn how_far_a_subscriber_is_away_is_told_of_each_side_and_stays_when_the_list_cha
     assert_eq!(rtt(&bed, "p1", "zoe"), None, "it was long ago");
 }
 
+/// Of two workers the second one meets all that comes back.
+#[test]
+fn how_far_a_subscriber_is_away_is_known_by_what_another_worker_meets() {
+    let lists = Lists::new(LIST);
+    let said = format!("[router]\nworkers = 2\n{}", lists.said());
+    let mut workers = Bed::workers(2, &said);
+    let ms = Nanos::from_millis(1);
+    let pass = |workers: &mut [Bed], time: Nanos| {
+        let end = workers[0].now + time;
+        while workers[0].now < end {
+            workers.iter_mut().rev().for_each(|worker| {
+                worker.pass(ms);
+            });
+        }
+    };
+    let ends = (v4(0, 2), v4(1, 2));
+    for number in 0..4 {
+        let asks = echo((host_mac(0), router_mac(0)), ends, number, false);
+        workers[0].inject(0, &asks);
+        pass(&mut workers, Nanos::from_millis(20));
+        let answers = echo((host_mac(1), router_mac(1)), (ends.1, ends.0), number, true);
+        workers[1].inject(1, &answers);
+        pass(&mut workers, Nanos::from_millis(5));
+        // The first worker has both links.
+        assert_eq!((workers[0].received(1).len(), workers[0].received(0).len()), (1, 1));
+    }
+    let us = node(&mut workers[0], "p1", "ann").rtt_us.unwrap();
+    assert!((18_000..=22_000).contains(&us), "{us}");
+}
+
 /// Packets that each class has had on a link.
 fn of_classes(bed: &mut Bed, link: usize) -> Vec<u64> {
     bed.snapshot().links[link].classes.iter().map(|class| class.sent_packets).collect()
