@@ -14,9 +14,9 @@ use thiserror::Error;
 use crate::control::LinkControl;
 use crate::model::{LinkConfig, RouterConfig};
 
-/// Why neither a cluster's forwarder nor a balancer has several workers.
-const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
-                         connections belong to one worker";
+/// Why a balancer has not several workers.
+const ONE_TABLE: &str = "works with workers = 1 only: the table of connections belongs to one \
+                         worker";
 
 /// The part of a link that several workers cannot share: the first one has the link for all.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -32,8 +32,8 @@ pub struct UnsharedPart {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum WorkersError {
     /// A role that belongs to one worker.
-    #[error("[cluster] and [balancer] {ONE_VOICE}")]
-    Role,
+    #[error("[balancer] {ONE_TABLE}")]
+    Balancer,
     /// Flows keep their paths on a link that is one worker's.
     #[error(
         "link {link}: pinning does not work with several workers on this link, which is the first \
@@ -135,10 +135,21 @@ impl RouterConfig {
             what: "the rate of a link follows its line",
             why: "round trips are measured by the worker that sends there",
         };
+        let exchange = UnsharedPart {
+            what: "it carries what the cluster grants",
+            why: "a forwarder is one voice in the exchange, whatever workers it has",
+        };
+        let of_cluster = |at: usize| {
+            self.cluster.as_ref().is_some_and(|section| {
+                let mut ports = section.links.iter().map(|link| link.port);
+                usize::from(section.port) == at || ports.any(|port| usize::from(port) == at)
+            })
+        };
         let lines: Vec<_> = (0..self.links.len()).map(|at| self.followed_line(at)).collect();
         let part = |(at, link)| {
             unshared_part(link)
                 .or_else(|| second(link).then(|| second_link.clone()))
+                .or_else(|| of_cluster(at).then(|| exchange.clone()))
                 .or_else(|| lines.contains(&Some(at)).then(|| followed.clone()))
         };
         self.links.iter().enumerate().map(part).collect()
@@ -160,8 +171,8 @@ impl RouterConfig {
         if self.router.workers == 1 {
             return Ok(());
         }
-        if self.cluster.is_some() || self.balancer.is_some() {
-            return Err(WorkersError::Role);
+        if self.balancer.is_some() {
+            return Err(WorkersError::Balancer);
         }
         for (link, part) in self.links.iter().zip(self.unshared_links()) {
             let pins = link.admission.as_ref().is_some_and(|admission| admission.pinning.on);
@@ -194,12 +205,8 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
         reader.fail_at(section, "cpu", message);
     }
-    for (key, given) in
-        [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())]
-    {
-        if given {
-            reader.fail_at(file, key, format!("[{key}] {ONE_VOICE}"));
-        }
+    if config.balancer.is_some() {
+        reader.fail_at(file, "balancer", format!("[balancer] {ONE_TABLE}"));
     }
     if let Err(error @ (WorkersError::Pinning { .. } | WorkersError::Follows(_))) =
         config.check_workers()

@@ -21,11 +21,21 @@ const BATCHES: usize = 8;
 /// Packets of a batch.
 pub(crate) const MOST: usize = 1_024;
 
-/// All of a packet but the bytes of its frame.
+/// What the first worker gets, but for the bytes of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handed {
-    /// The port whose link it is for.
-    pub(crate) link: u16,
+    /// The port whose link it is for, or by which a frame of the exchange came.
+    pub(crate) port: u16,
+    pub(crate) frame_len: u32,
+    /// `None`: it is a frame of the cluster's exchange.
+    pub(crate) packet: Option<HandedPacket>,
+}
+
+/// All of a packet but the bytes of its frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HandedPacket {
+    /// The link of the cluster that it takes, if it is one of those.
+    pub(crate) cluster: Option<u16>,
     /// The port by which it leaves.
     pub(crate) port: PortIndex,
     pub(crate) pin: Pin,
@@ -40,7 +50,6 @@ pub(crate) struct Handed {
     pub(crate) ecn: Ecn,
     pub(crate) marked: bool,
     pub(crate) frame: Known,
-    pub(crate) frame_len: u32,
 }
 
 /// Bytes of a frame that say by which tags, session and stations it came.
@@ -109,7 +118,7 @@ impl Batch {
         self.packets.len()
     }
 
-    /// Puts a packet in; `false`: there is no room for it.
+    /// Puts something in; `false`: there is no room for it.
     pub(crate) fn put(&mut self, packet: Handed, bytes: &[u8]) -> bool {
         let fits = self.packets.len() < self.packets.capacity()
             && self.bytes.len() + bytes.len() <= self.bytes.capacity();

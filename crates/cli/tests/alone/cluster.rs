@@ -459,6 +459,42 @@ fn three_processes_behind_a_bridge_are_one_router() {
     assert!(refused["other_configuration"].as_u64() > Some(0), "{refused}");
 }
 
+/// Of a forwarder with several workers the first one speaks in the exchange, whatever worker its
+/// frames come to, and sends what the cluster grants.
+#[test]
+fn forwarders_with_several_workers_are_members_as_others_are() {
+    if !available("forwarders_with_several_workers_are_members_as_others_are") {
+        return;
+    }
+    let several = |text: String| match text.contains("[cluster]") {
+        true => text.replacen("[router]\n", "[router]\nworkers = 2\n", 1),
+        false => text,
+    };
+    let mut cluster = Cluster::with(several);
+    cluster.offer(Duration::from_micros(600));
+    std::thread::sleep(Duration::from_millis(1_500));
+    cluster.assert_scheduled("two workers", 0.9);
+    let show = cluster.show("f2");
+    let workers = show["workers"].as_array().unwrap();
+    let count = |of: &Value, what: &str| of["ports"][0][what].as_u64().unwrap();
+    println!(
+        "exchange and packets by worker: {:?}",
+        workers
+            .iter()
+            .map(|of| {
+                (count(of, "exchange_received"), count(of, "forwarded"), count(of, "exchange_sent"))
+            })
+            .collect::<Vec<_>>()
+    );
+    assert!(count(&workers[1], "forwarded") > 500);
+    assert_eq!(count(&workers[1], "exchange_sent"), 0);
+    assert_eq!(count(&show, "handed_lost"), 0, "{show}");
+    cluster.kill("f1");
+    eventually("node 2 is master", || cluster.show("f3")["cluster"]["master"].as_u64() == Some(2));
+    std::thread::sleep(Duration::from_millis(500));
+    cluster.assert_two_scheduled("two workers, the master dead");
+}
+
 /// Sites of a list of subscribers are the classes of a cluster; who moves is in another one.
 #[test]
 fn sites_of_subscribers_share_the_links_of_a_cluster() {

@@ -20,23 +20,36 @@ impl Pipeline {
         if !forwarder && !balancer {
             return Some(packet);
         }
-        self.ports[packet.port.index()].count.exchange_received += 1;
-        let now = self.agenda.last_round();
-        if let Some(role) = self.balancer.as_mut().filter(|_| balancer) {
-            role.receive(now, frame);
-        }
-        if let Some(role) = self.cluster.as_mut().filter(|_| forwarder) {
+        let at = packet.port.index();
+        self.ports[at].count.exchange_received += 1;
+        if self.is_first() {
+            let now = self.agenda.last_round();
             // A copy, because the engine may need the pool while it reads.
-            self.scratch.clear();
-            self.scratch.extend_from_slice(frame);
-            role.receive(now, &self.scratch, &mut self.pool);
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.clear();
+            scratch.extend_from_slice(frame);
+            self.receive_exchange(now, &scratch);
+            self.scratch = scratch;
+        } else {
+            self.hand_exchange_on(at, &packet.frame);
         }
         self.pool.release(packet.frame);
         None
     }
 
+    /// A frame of the exchange, which has come to this worker or to another.
+    pub(super) fn receive_exchange(&mut self, now: Nanos, frame: &[u8]) {
+        if let Some(role) = &mut self.balancer {
+            role.receive(now, frame);
+        }
+        if let Some(role) = &mut self.cluster {
+            role.receive(now, frame, &mut self.pool);
+        }
+    }
+
     /// A packet enters the queue of one of the cluster's links.
     pub(super) fn queue_for_cluster(&mut self, link: u16, packet: QueuedPacket) {
+        self.ports[packet.port.index()].busiest.see(&packet);
         match &mut self.cluster {
             Some(role) => role.enqueue(link, packet, &mut self.pool),
             None => self.pool.release(packet.into_frame()),
@@ -95,6 +108,10 @@ impl Pipeline {
         port: PortIndex,
         link: Option<LinkState>,
     ) {
+        if !self.is_first() {
+            // One worker speaks for all, and has what waits.
+            return;
+        }
         if let (Some(role), Some(link)) = (&mut self.balancer, link.filter(|link| link.up))
             && port.index() == role.port()
         {

@@ -40,7 +40,9 @@ impl Hand {
     fn try_put(&mut self, mut packet: Handed, bytes: &[u8]) -> bool {
         if self.pending.len() == 0 {
             self.pending.commands = self.commands;
-        } else if self.pending.commands != self.commands {
+        } else if self.pending.commands != self.commands
+            && let Some(packet) = &mut packet.packet
+        {
             // The place is another list's.
             packet.subscriber = UNKNOWN;
         }

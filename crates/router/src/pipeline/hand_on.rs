@@ -11,6 +11,9 @@
 //! (`handed_lost`), as at a ring that is full. What is under way is nobody's:
 //! `handed_on − handed_in − handed_lost`, over all workers.
 //!
+//! A cluster's forwarder is the first worker as well: the others hand it what is for its links, and
+//! frames of the exchange that came to them.
+//!
 //! What others meet that was sent by such a link and has come back goes along (see `line.rs`), as
 //! much of it as there is room for.
 //!
@@ -23,21 +26,33 @@
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::Pin;
 use evenkeel_core::schedule::tree::UNKNOWN;
+use evenkeel_ports::Frame;
 use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
 use super::packet::{Acks, QueuedPacket};
-use crate::handing::Handed;
+use crate::handing::{Handed, HandedPacket};
 
 impl Pipeline {
-    /// Hands a packet for the link of `port` to the first worker.
+    /// Whether it is the first worker, or the only one.
+    pub(super) fn is_first(&self) -> bool {
+        self.hand.as_ref().is_none_or(|hand| hand.takes)
+    }
+
+    /// Hands a packet for the link of `port`, or for one of the cluster's, to the first worker.
     #[inline(never)] // so that who hands nothing on does not pay for it
-    pub(super) fn hand_on(&mut self, port: usize, queued: QueuedPacket, pin: Pin) {
+    pub(super) fn hand_on(
+        &mut self,
+        port: usize,
+        cluster: Option<u16>,
+        queued: QueuedPacket,
+        pin: Pin,
+    ) {
         let count = &mut self.ports[port].count;
         count.handed_on += 1;
         let bytes = self.pool.bytes(&queued.frame);
-        let handed = Handed {
-            link: port as u16,
+        let packet = HandedPacket {
+            cluster,
             port: queued.port,
             pin,
             class: queued.class,
@@ -51,11 +66,22 @@ impl Pipeline {
             ecn: queued.ecn,
             marked: queued.marked,
             frame: self.pool.known(&queued.frame),
-            frame_len: bytes.len() as u32,
         };
+        let frame_len = bytes.len() as u32;
+        let handed = Handed { port: port as u16, frame_len, packet: Some(packet) };
         let goes = self.hand.as_mut().is_some_and(|hand| hand.put(handed, bytes));
         count.handed_lost += u64::from(!goes);
         self.pool.release(queued.into_frame());
+    }
+
+    /// Hands a frame of the exchange, which came by a port, to the first worker. One that finds no
+    /// room is lost, as on the wire.
+    pub(super) fn hand_exchange_on(&mut self, port: usize, frame: &Frame) {
+        let bytes = self.pool.bytes(frame);
+        let handed = Handed { port: port as u16, frame_len: bytes.len() as u32, packet: None };
+        if let Some(hand) = &mut self.hand {
+            hand.put(handed, bytes);
+        }
     }
 
     /// What was handed on in this round is on its way now, if there is room.
@@ -68,8 +94,8 @@ impl Pipeline {
     /// Nobody takes any more what is pending: it is lost.
     pub(super) fn lose_handed(&mut self) {
         let Some(hand) = &mut self.hand else { return };
-        for (handed, _) in hand.pending.packets() {
-            self.ports[usize::from(handed.link)].count.handed_lost += 1;
+        for (handed, _) in hand.pending.packets().filter(|(handed, _)| handed.packet.is_some()) {
+            self.ports[usize::from(handed.port)].count.handed_lost += 1;
         }
         hand.pending.clear();
     }
@@ -115,14 +141,17 @@ impl Pipeline {
 
     /// `knows`: places of subscribers are those of this worker.
     fn take_one(&mut self, now: Nanos, handed: &Handed, bytes: &[u8], knows: bool) {
-        let port = usize::from(handed.link);
+        let port = usize::from(handed.port);
+        let Some(handed) = &handed.packet else {
+            return self.receive_exchange(now, bytes);
+        };
         let Some(frame) = self.pool.alloc_known(&handed.frame, bytes) else {
             self.ports[port].count.handed_lost += 1;
             return;
         };
         self.ports[port].count.handed_in += 1;
-        let &Handed { flow, flow_hash, arrival, ip_len, wire_len, class, originated, .. } = handed;
-        let &Handed { port: leaves, ecn, marked, pin, .. } = handed;
+        let &HandedPacket { flow, flow_hash, arrival, ip_len, wire_len, class, .. } = handed;
+        let &HandedPacket { port: leaves, originated, ecn, marked, pin, .. } = handed;
         let subscriber = if knows { handed.subscriber } else { UNKNOWN };
         let queued = QueuedPacket {
             frame,
@@ -139,6 +168,9 @@ impl Pipeline {
             marked,
             acks: Acks::default(),
         };
-        self.enqueue_at(port, queued, pin, arrival.min(now));
+        match handed.cluster {
+            Some(link) => self.queue_for_cluster(link, queued),
+            None => self.enqueue_at(port, queued, pin, arrival.min(now)),
+        }
     }
 }

@@ -487,7 +487,7 @@ impl Pipeline {
     /// Reports once what is new for the user: of the kernel's routing, and of the cluster.
     pub fn drain_news(&mut self, mut report: impl FnMut(&str)) {
         // The mirrors of several workers tell them the same: the first one reports it.
-        let first = self.settings.shares.as_ref().is_none_or(|shares| shares.worker() == 0);
+        let first = self.is_first();
         self.routing.drain_news(|text| {
             if first {
                 report(text);

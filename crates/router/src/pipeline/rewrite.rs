@@ -119,7 +119,9 @@ impl Pipeline {
             originated: hop.originated,
         };
         if let Some(link) = hop.cluster {
-            self.ports[hop.port].busiest.see(&queued);
+            if self.ports[hop.port].is_others {
+                return self.hand_on(hop.port, Some(link), queued, hop.pin);
+            }
             return self.queue_for_cluster(link, queued);
         }
         self.enqueue_at(self.ports[hop.port].link_at, queued, hop.pin, at);
@@ -130,7 +132,7 @@ impl Pipeline {
     pub(super) fn enqueue_at(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
         let slot = &mut self.ports[port];
         if slot.is_others {
-            return self.hand_on(port, queued, pin);
+            return self.hand_on(port, None, queued, pin);
         }
         slot.control_until(at, &mut self.pool);
         let at = self.agenda.entry_time(at);

@@ -55,7 +55,7 @@ impl Pipeline {
                 fairdrop.view(&self.settings.class_names, &services)
             }),
             services,
-            cluster: self.cluster.as_ref().map(|cluster| {
+            cluster: self.cluster.as_ref().filter(|_| self.is_first()).map(|cluster| {
                 let ports: Vec<_> = self.ports.iter().map(|slot| slot.name.clone()).collect();
                 cluster.view(&ports, &self.settings.class_names)
             }),

@@ -10,8 +10,9 @@ use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::frame::{destination_mac, source_mac};
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
+use evenkeel_router::Disciplines;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline};
+use evenkeel_router::pipeline::{LinkState, Pipeline, WorkerShares};
 use evenkeel_router::snapshot::ClusterSnapshot;
 
 /// A router with one port at the switch.
@@ -21,6 +22,9 @@ struct Node {
     outside: MemoryPort,
     mac: MacAddr,
     alive: bool,
+    /// Its other workers, if it has any. What the first one would be told of the cluster comes to
+    /// the last one.
+    others: Vec<Node>,
 }
 
 fn hop(link: usize) -> (MacAddr, std::net::IpAddr) {
@@ -31,9 +35,11 @@ fn switch_port(text: &str) -> String {
     format!("[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n{text}")
 }
 
+/// `extra`: of the cluster; behind `[router]`, of that.
 fn forwarder_text(id: u16, extra: &str) -> String {
+    let (extra, router) = extra.split_once("[router]").unwrap_or((extra, ""));
     let mut text = format!(
-        "[router]\nbuffers = 8192\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch \
+        "[router]\nbuffers = 8192{router}\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch \
          = [{{ dscp = 46 }}]\n\
              [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \
              \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
@@ -53,8 +59,16 @@ impl Node {
     fn new(text: &str, mac: MacAddr) -> Self {
         let config = RouterConfig::parse(&switch_port(text), "test.toml")
             .unwrap_or_else(|error| panic!("{error}"));
+        let mut workers = WorkerShares::for_workers(&config).unwrap().into_iter();
+        let mut node = Self::worker(&config, workers.next(), mac);
+        node.others = workers.map(|share| Self::worker(&config, Some(share), mac)).collect();
+        node
+    }
+
+    fn worker(config: &RouterConfig, share: Option<WorkerShares>, mac: MacAddr) -> Self {
         let now = Nanos::from_secs(1);
-        let mut pipeline = Pipeline::new(&config, now).unwrap();
+        let own = Disciplines::default();
+        let mut pipeline = Pipeline::for_worker(config, now, own, share).unwrap();
         let options = MemoryOptions { slots: 4096, mtu: 9000 };
         let (port, outside) = MemoryPort::pair(options, ("p", mac.0), ("w", [2, 9, 9, 9, 9, 9]));
         let port_index = PortIndex(0);
@@ -71,7 +85,31 @@ impl Node {
                 Some(KernelNeighbourState::Reachable(mac)),
             );
         }
-        Self { pipeline, ports: vec![port], outside, mac, alive: true }
+        Self { pipeline, ports: vec![port], outside, mac, alive: true, others: Vec::new() }
+    }
+
+    /// A frame of the exchange comes to it.
+    fn hears(&mut self, frame: &[u8]) -> bool {
+        self.others.last_mut().map_or(&mut self.outside, |last| &mut last.outside).inject(frame)
+    }
+
+    /// A round of each worker, in any order.
+    fn round(&mut self, now: Nanos) {
+        let Self { pipeline, ports, others, .. } = self;
+        let before = now.0 / 50_000 % 3 == 0;
+        others.iter_mut().filter(|_| before).for_each(|other| other.round(now));
+        pipeline.round(now, ports);
+        for other in others {
+            if !before {
+                other.round(now);
+            }
+            assert!(other.outside.take().is_none(), "the first worker sends for all");
+        }
+    }
+
+    fn assert_conserved(&mut self, now: Nanos) {
+        assert_conserved(&self.pipeline.snapshot(now, &mut self.ports));
+        self.others.iter_mut().for_each(|other| other.assert_conserved(now));
     }
 
     fn forwarder(id: u16, extra: &str) -> Self {
@@ -90,8 +128,11 @@ impl Node {
                 let to = ip(&format!("10.{}.0.1", 100 + link));
                 let frame =
                     udp(macs, ip("192.0.2.1"), to, Udp { dscp, payload: 972, ..Udp::default() });
-                for _ in 0..packets {
-                    assert!(self.outside.inject(&frame), "the wire is full");
+                // By the workers in turn, of which the first one has no more than the others.
+                for n in 0..packets {
+                    let workers = self.others.len() + 1;
+                    let other = (n % workers).checked_sub(1).map(|at| &mut self.others[at].outside);
+                    assert!(other.unwrap_or(&mut self.outside).inject(&frame), "the wire is full");
                 }
             }
         }
@@ -109,15 +150,14 @@ fn run(nodes: &mut [Node], from: Nanos, time: Nanos, mut lost: impl FnMut() -> b
         now += Nanos::from_micros(50);
         for at in 0..nodes.len() {
             if nodes[at].alive {
-                let Node { pipeline, ports, .. } = &mut nodes[at];
-                pipeline.round(now, ports);
+                nodes[at].round(now);
             }
             while let Some(frame) = nodes[at].outside.take() {
                 let to = destination_mac(&frame).unwrap();
                 if to.is_group() {
                     for other in (0..nodes.len()).filter(|other| *other != at) {
                         if nodes[other].alive && !lost() {
-                            assert!(nodes[other].outside.inject(&frame));
+                            assert!(nodes[other].hears(&frame));
                         }
                     }
                 } else if let Some(link) = (0..3).find(|link| hop(*link).0 == to) {
@@ -128,7 +168,7 @@ fn run(nodes: &mut [Node], from: Nanos, time: Nanos, mut lost: impl FnMut() -> b
         }
     }
     for node in nodes.iter_mut().filter(|node| node.alive) {
-        assert_conserved(&node.pipeline.snapshot(now, &mut node.ports));
+        node.assert_conserved(now);
     }
     sent
 }
@@ -151,12 +191,15 @@ fn cluster(extra: &str) -> Vec<Node> {
 fn links_are_full_and_classes_get_their_weights() {
     // Lazy scheduling reckons with 64-byte packets: their overhead is left out of its reckoning. An
     // exchange of 1 ms costs it a sixth here.
+    let workers = "[router]\nworkers = 2";
     for (extra, least) in [
-        ("variant = \"p-ds\"\nl = 30", 0.97),
-        ("variant = \"l-ds\"\nl = 100\noverhead = 0", 0.8),
-        ("variant = \"m-ds\"\nl = 30", 0.9),
+        ("variant = \"p-ds\"\nl = 30".to_owned(), 0.97),
+        ("variant = \"l-ds\"\nl = 100\noverhead = 0".to_owned(), 0.8),
+        ("variant = \"m-ds\"\nl = 30".to_owned(), 0.9),
+        (format!("variant = \"p-ds\"\nl = 30\n{workers}"), 0.97),
+        (format!("variant = \"p-ds\"\nl = 30\n{}", workers.replace('2', "3")), 0.97),
     ] {
-        let mut nodes = cluster(extra);
+        let mut nodes = cluster(&extra);
         let sent = run(&mut nodes, START, Nanos::from_millis(1_200), || false);
         let begin = sent[0].0 + Nanos::from_millis(50);
         let during = begin..begin + Nanos::from_millis(600);
