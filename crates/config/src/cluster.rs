@@ -76,7 +76,7 @@ settings! {
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// Seed of the flow hash and of the table; the same on all balancers of a router.
         fixed seed: u64 = 1;
-        /// Flows that are remembered, 16 bytes each; rounded up to a power of two.
+        /// Flows that each worker remembers, 16 bytes each; rounded up to a power of two.
         fixed flows: u32 = 65_536, in 4..=1 << 24, counting "flows";
         /// Whether the worker precedes ordinary threads of the machine (SCHED_RR), so that it
         /// answers in time when processors are wanted elsewhere. Needs CAP_SYS_NICE or

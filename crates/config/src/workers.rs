@@ -14,10 +14,6 @@ use thiserror::Error;
 use crate::control::LinkControl;
 use crate::model::{LinkConfig, RouterConfig};
 
-/// Why a balancer has not several workers.
-const ONE_TABLE: &str = "works with workers = 1 only: the table of connections belongs to one \
-                         worker";
-
 /// The part of a link that several workers cannot share: the first one has the link for all.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{what}: {why}")]
@@ -31,9 +27,6 @@ pub struct UnsharedPart {
 /// A configuration that several workers cannot run.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum WorkersError {
-    /// A role that belongs to one worker.
-    #[error("[balancer] {ONE_TABLE}")]
-    Balancer,
     /// Flows keep their paths on a link that is one worker's.
     #[error(
         "link {link}: pinning does not work with several workers on this link, which is the first \
@@ -162,6 +155,13 @@ impl RouterConfig {
         Some(control.line_of(at, self.ports[at].attach(), self.peer_of(at), find))
     }
 
+    /// Whether workers hand something on to the first one: packets for its links, or frames of a
+    /// cluster's exchange.
+    #[must_use]
+    pub fn hands_on(&self) -> bool {
+        self.balancer.is_some() || self.unshared_links().iter().any(Option::is_some)
+    }
+
     /// Whether this many workers can have all of this: for configurations that change while they
     /// run, or were not read from a file.
     ///
@@ -170,9 +170,6 @@ impl RouterConfig {
     pub fn check_workers(&self) -> Result<(), WorkersError> {
         if self.router.workers == 1 {
             return Ok(());
-        }
-        if self.balancer.is_some() {
-            return Err(WorkersError::Balancer);
         }
         for (link, part) in self.links.iter().zip(self.unshared_links()) {
             let pins = link.admission.as_ref().is_some_and(|admission| admission.pinning.on);
@@ -204,9 +201,6 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     if section.given("cpu") {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
         reader.fail_at(section, "cpu", message);
-    }
-    if config.balancer.is_some() {
-        reader.fail_at(file, "balancer", format!("[balancer] {ONE_TABLE}"));
     }
     if let Err(error @ (WorkersError::Pinning { .. } | WorkersError::Follows(_))) =
         config.check_workers()

@@ -169,7 +169,7 @@ impl Handing {
     }
 
     /// Of so many workers, whose buffers have so many bytes. What is needed is allocated here, and
-    /// nothing later. `is_used`: some link is the first worker's.
+    /// nothing later. `is_used`: something is handed on.
     pub(crate) fn new(workers: usize, buffer: usize, is_used: bool) -> Self {
         let batches = if is_used { (BATCHES + 1) * (workers - 1) } else { 0 };
         let (full, taken) = sync_channel(batches.max(1));

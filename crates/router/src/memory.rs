@@ -75,9 +75,11 @@ impl Footprint {
         let directories = config.trees.iter().map(keys).sum::<u64>() * DIRECTED;
         let per_worker =
             WORKER + directories + known + ports * RINGS + fairdrop + lists(&config.flows);
-        let hands_on = config.unshared_links().iter().any(Option::is_some);
-        let under_way =
-            if hands_on { (workers - 1) * Handing::memory(router.buffer_size.0) } else { 0 };
+        let under_way = if config.hands_on() {
+            (workers - 1) * Handing::memory(router.buffer_size.0)
+        } else {
+            0
+        };
         Self {
             buffers: workers * pool,
             links: config.links.iter().map(of_link).collect(),

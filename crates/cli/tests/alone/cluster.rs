@@ -460,17 +460,13 @@ fn three_processes_behind_a_bridge_are_one_router() {
 }
 
 /// Of a forwarder with several workers the first one speaks in the exchange, whatever worker its
-/// frames come to, and sends what the cluster grants.
+/// frames come to, and sends what the cluster grants; of a balancer it hears for all.
 #[test]
-fn forwarders_with_several_workers_are_members_as_others_are() {
-    if !available("forwarders_with_several_workers_are_members_as_others_are") {
+fn routers_with_several_workers_are_members_as_others_are() {
+    if !available("routers_with_several_workers_are_members_as_others_are") {
         return;
     }
-    let several = |text: String| match text.contains("[cluster]") {
-        true => text.replacen("[router]\n", "[router]\nworkers = 2\n", 1),
-        false => text,
-    };
-    let mut cluster = Cluster::with(several);
+    let mut cluster = Cluster::of("workers = 2\n", "");
     cluster.offer(Duration::from_micros(600));
     std::thread::sleep(Duration::from_millis(1_500));
     cluster.assert_scheduled("two workers", 0.9);
@@ -493,6 +489,14 @@ fn forwarders_with_several_workers_are_members_as_others_are() {
     eventually("node 2 is master", || cluster.show("f3")["cluster"]["master"].as_u64() == Some(2));
     std::thread::sleep(Duration::from_millis(500));
     cluster.assert_two_scheduled("two workers, the master dead");
+    let show = cluster.show("lb");
+    for worker in show["workers"].as_array().unwrap() {
+        let balancer = &worker["balancer"];
+        assert!(balancer["moved"].as_u64() > Some(0), "{balancer}");
+        let packets = balancer["forwarders"][1]["packets"].as_u64();
+        assert!(packets > Some(500), "{balancer}");
+    }
+    assert_eq!(show["balancer"]["forwarders"][0]["health"], "silent", "{show}");
 }
 
 /// Sites of a list of subscribers are the classes of a cluster; who moves is in another one.

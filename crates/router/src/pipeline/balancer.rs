@@ -4,6 +4,12 @@
 //! Spec 12.4: the time to live is the forwarder's to decrement. All parts of a fragmented packet go
 //! where their addresses send them, so a flow whose packets are only sometimes fragmented is spread
 //! over two forwarders at most.
+//!
+//! Of several workers each has a table of the flows that come to it; the places of new ones are the
+//! same in all. The first worker hears the forwarders, and the others follow it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_cluster::NodeId;
 use evenkeel_cluster::balancer::{Balancer, Change, Condition, Health, State, Target};
@@ -20,9 +26,47 @@ use super::cluster::has_kind;
 use crate::error::CommandError;
 use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 
+/// Which forwarders get nothing, as the first of several workers has heard it from their frames,
+/// for the tables of all.
+#[derive(Debug)]
+pub(super) struct Unusable {
+    changes: AtomicU64,
+    /// A bit for each number of a forwarder.
+    out: Box<[AtomicU64]>,
+}
+
+impl Default for Unusable {
+    fn default() -> Self {
+        let words = (usize::from(u16::MAX) + 1) / 64;
+        Self {
+            changes: AtomicU64::new(0),
+            out: std::iter::repeat_with(AtomicU64::default).take(words).collect(),
+        }
+    }
+}
+
+impl Unusable {
+    fn set(&self, id: NodeId, usable: bool) {
+        let (word, bit) = (&self.out[usize::from(id.0) / 64], 1 << (id.0 % 64));
+        if usable {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        } else {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    fn is_usable(&self, id: NodeId) -> bool {
+        self.out[usize::from(id.0) / 64].load(Ordering::Relaxed) & 1 << (id.0 % 64) == 0
+    }
+}
+
 /// The role.
 pub(super) struct BalancerRole {
     section: BalancerSection,
+    /// What workers share, and up to which change of it this one has followed.
+    unusable: Option<Arc<Unusable>>,
+    followed: u64,
     balancer: Balancer,
     /// Made when the port's address is known.
     health: Option<Health>,
@@ -36,10 +80,16 @@ pub(super) struct BalancerRole {
 }
 
 impl BalancerRole {
-    pub(super) fn new(section: &BalancerSection) -> Result<Self, CommandError> {
+    /// `unusable`: what several workers share.
+    pub(super) fn new(
+        section: &BalancerSection,
+        unusable: Option<Arc<Unusable>>,
+    ) -> Result<Self, CommandError> {
         let mut balancer = Balancer::new(section.seed, section.flows as usize, section.idle);
         set_targets(&mut balancer, &section.forwarders)?;
         Ok(Self {
+            unusable,
+            followed: 0,
             balancer,
             health: None,
             epoch: 1,
@@ -79,6 +129,8 @@ impl BalancerRole {
             health.set_forwarders(&ids(wanted), wanted.silence);
         }
         self.section = wanted.clone();
+        // Also of those that are new.
+        self.followed = 0;
         Ok(())
     }
 
@@ -131,20 +183,38 @@ impl BalancerRole {
     /// Looks at the forwarders' health, and forgets flows that are idle.
     pub(super) fn run(&mut self, now: Nanos, pool: &mut FramePool) {
         self.balancer.sweep(now);
+        self.follow(now);
         if let Some(health) = &mut self.health {
             health.runs(now);
         }
         let Some(health) = self.health.as_mut().filter(|health| health.next_timer() <= now) else {
             return;
         };
-        let Self { balancer, news, outbox, .. } = self;
+        let Self { balancer, news, outbox, unusable, .. } = self;
         let send = |frame: &[u8]| outbox.extend(pool.alloc_from(frame));
         health.on_timer(now, send, |change| {
             if let Change::Of(id, condition) = change {
                 balancer.set_usable(now, id, condition.is_usable());
+                if let Some(unusable) = unusable {
+                    unusable.set(id, condition.is_usable());
+                }
             }
             news.push(change);
         });
+    }
+
+    /// Takes over what the first worker has heard.
+    fn follow(&mut self, now: Nanos) {
+        // Who hears it itself knows it.
+        let others = self.unusable.as_ref().filter(|_| self.health.is_none());
+        let Some(unusable) = others else { return };
+        let changes = unusable.changes.load(Ordering::Acquire);
+        if changes != self.followed {
+            self.followed = changes;
+            for id in ids(&self.section) {
+                self.balancer.set_usable(now, id, unusable.is_usable(id));
+            }
+        }
     }
 
     /// Frames to be broadcast, the last one first.
@@ -271,7 +341,7 @@ mod tests {
             forwarders: (1..=64).map(forwarder).collect(),
             ..BalancerSection::default()
         };
-        let mut role = BalancerRole::new(&section).unwrap();
+        let mut role = BalancerRole::new(&section, None).unwrap();
         for flow in 0..10_000 {
             role.balancer.pick(Nanos::SECOND, evenkeel_cluster::mix64(flow));
         }

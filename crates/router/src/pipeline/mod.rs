@@ -370,6 +370,8 @@ impl Pipeline {
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
         let buffer_size = section.buffer_size.0 as usize;
         let pool = FramePool::with_buffer_size(section.buffers as usize, buffer_size);
+        let unusable = || Some(Arc::clone(settings.shares.as_ref()?.unusable()));
+        let balancer = |section| BalancerRole::new(section, unusable());
         let mut pipeline = Self {
             started: now,
             shared_links: group::shared(&ports),
@@ -386,7 +388,7 @@ impl Pipeline {
             flow_cache: FlowCache::new(section.flow_cache, seed),
             followers: Followers::NONE,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
-            balancer: config.balancer.as_ref().map(BalancerRole::new).transpose()?,
+            balancer: config.balancer.as_ref().map(balancer).transpose()?,
             meter: Meter::new(section.cycles, config.classes.len()),
             scratch: Vec::with_capacity(pool.max_frame()),
             removed: None,

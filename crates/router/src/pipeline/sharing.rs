@@ -9,6 +9,7 @@ use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::share::SharedLink;
 
+use super::balancer::Unusable;
 use super::packet::QueuedPacket;
 use crate::error::CommandError;
 use crate::handing::{Handing, OWNER};
@@ -21,6 +22,7 @@ pub struct WorkerShares {
     workers: usize,
     links: Arc<[Shares]>,
     handing: Arc<Handing>,
+    unusable: Arc<Unusable>,
 }
 
 /// What of a link is a worker's.
@@ -65,14 +67,16 @@ impl WorkerShares {
         };
         let links: Arc<[_]> =
             config.links.iter().zip(config.unshared_links()).map(shared).collect();
-        let (buffer, hands_on) =
-            (config.router.buffer_size.0 as usize, links.iter().any(|link| link.is_one_workers));
+        let buffer = config.router.buffer_size.0 as usize;
+        let hands_on = config.hands_on();
+        let unusable = Arc::new(Unusable::default());
         let handing = Arc::new(Handing::new(workers, buffer, hands_on));
         let of = |worker| Self {
             worker,
             workers,
             links: Arc::clone(&links),
             handing: Arc::clone(&handing),
+            unusable: Arc::clone(&unusable),
         };
         Ok((0..workers).map(of).collect())
     }
@@ -90,6 +94,11 @@ impl WorkerShares {
     /// Where packets for the first worker's links are handed over.
     pub(crate) fn handing(&self) -> &Arc<Handing> {
         &self.handing
+    }
+
+    /// Which forwarders of a balancer get nothing.
+    pub(super) fn unusable(&self) -> &Arc<Unusable> {
+        &self.unusable
     }
 
     /// Which of the workers it is, from 0.

@@ -558,13 +558,74 @@ fn weights_change_when_all_have_read_them() {
     );
 }
 
-#[test]
-fn a_balancer_changes_nothing_but_the_address_and_keeps_flows() {
-    let mut text = "[balancer]\nport = \"switch\"\n".to_owned();
+fn balancer(workers: u16, extra: &str) -> Node {
+    let mut text =
+        format!("[router]\nworkers = {workers}\n[balancer]\nport = \"switch\"\n{extra}\n");
     for id in 1..=3 {
         text += &format!("[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
     }
-    let mut balancer = Node::new(&text, MacAddr([2, 0, 0, 0, 3, 1]));
+    Node::new(&text, MacAddr([2, 0, 0, 0, 3, 1]))
+}
+
+/// What forwarders broadcast comes to the last worker; the flows come to all.
+#[test]
+fn all_workers_of_a_balancer_give_nothing_to_a_forwarder_that_is_silent() {
+    for workers in 1..=3 {
+        let mut nodes: Vec<_> = (1..=3).map(|id| Node::forwarder(id, "l = 10")).collect();
+        nodes.push(balancer(workers, "key = \"00112233445566778899aabbccddeeff\""));
+        let mut now = START;
+        let mut go = |nodes: &mut [Node], millis: u64| {
+            let time = Nanos::from_millis(millis);
+            run(nodes, now, time, || false);
+            now += time;
+            now
+        };
+        // Flows of one packet to each worker, and how many of them each forwarder gets.
+        let flows = |nodes: &mut [Node], at: Nanos, first: u16| {
+            let node = &mut nodes[3];
+            let macs = (MacAddr([2, 0, 0, 0, 5, 5]), node.mac);
+            let mut all = Vec::new();
+            for worker in 0..=node.others.len() {
+                let Node { pipeline, ports, outside, .. } = match worker.checked_sub(1) {
+                    Some(at) => &mut node.others[at],
+                    None => &mut *node,
+                };
+                for port in first..first + 200 {
+                    let what = Udp { port, ..Udp::default() };
+                    assert!(outside.inject(&udp(macs, ip("192.0.2.1"), ip("10.100.0.1"), what)));
+                }
+                for n in 1..4 {
+                    pipeline.round(at + Nanos(n), ports);
+                }
+                let mut to = BTreeMap::<u8, usize>::new();
+                while let Some(frame) = outside.take() {
+                    let mac = destination_mac(&frame).unwrap();
+                    if !mac.is_group() {
+                        *to.entry(mac.0[5]).or_default() += 1;
+                    }
+                }
+                assert_eq!(to.values().sum::<usize>(), 200, "worker {worker}: {to:?}");
+                all.push(to);
+            }
+            all
+        };
+        let at = go(&mut nodes, 300);
+        let before = flows(&mut nodes, at, 1);
+        assert!(before.iter().all(|to| to.len() == 3 && to == &before[0]), "{before:?}");
+        nodes[0].alive = false;
+        let at = go(&mut nodes, 400);
+        let after = flows(&mut nodes, at, 1);
+        assert!(after.iter().all(|to| to.len() == 2 && to == &after[0]), "{workers}: {after:?}");
+        nodes[0].alive = true;
+        let at = go(&mut nodes, 4_000);
+        let new = flows(&mut nodes, at, 1_001);
+        assert!(new.iter().all(|to| to.len() == 3 && to == &new[0]), "{workers}: {new:?}");
+    }
+}
+
+#[test]
+fn a_balancer_changes_nothing_but_the_address_and_keeps_flows() {
+    let mut balancer = balancer(1, "");
     let mut now = START;
     let mut flows = |balancer: &mut Node, ports: std::ops::Range<u16>| -> Vec<MacAddr> {
         let macs = (MacAddr([2, 0, 0, 0, 5, 5]), balancer.mac);
