@@ -38,7 +38,7 @@ impl Hand {
     }
 
     fn try_put(&mut self, mut packet: Handed, bytes: &[u8]) -> bool {
-        if self.pending.len() == 0 {
+        if self.pending.packets().next().is_none() {
             self.pending.commands = self.commands;
         } else if self.pending.commands != self.commands
             && let Some(packet) = &mut packet.packet

@@ -39,8 +39,8 @@ fn switch_port(text: &str) -> String {
 fn forwarder_text(id: u16, extra: &str) -> String {
     let (extra, router) = extra.split_once("[router]").unwrap_or((extra, ""));
     let mut text = format!(
-        "[router]\nbuffers = 8192{router}\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch \
-         = [{{ dscp = 46 }}]\n\
+        "[router]\nbuffers = 8192{router}\n[[class]]\nname = \"rest\"\n[[class]]\n\
+             name = \"voice\"\nmatch = [{{ dscp = 46 }}]\n\
              [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \
              \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
              key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\n{extra}\n"
@@ -96,7 +96,7 @@ impl Node {
     /// A round of each worker, in any order.
     fn round(&mut self, now: Nanos) {
         let Self { pipeline, ports, others, .. } = self;
-        let before = now.0 / 50_000 % 3 == 0;
+        let before = (now.0 / 50_000).is_multiple_of(3);
         others.iter_mut().filter(|_| before).for_each(|other| other.round(now));
         pipeline.round(now, ports);
         for other in others {

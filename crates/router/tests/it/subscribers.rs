@@ -368,7 +368,7 @@ fn how_far_a_subscriber_is_away_is_known_by_what_another_worker_meets() {
         // The first worker has both links.
         assert_eq!((workers[0].received(1).len(), workers[0].received(0).len()), (1, 1));
     }
-    let us = node(&mut workers[0], "p1", "ann").rtt_us.unwrap();
+    let us = node(&workers[0], "p1", "ann").rtt_us.unwrap();
     assert!((18_000..=22_000).contains(&us), "{us}");
 }
 
