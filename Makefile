@@ -44,7 +44,7 @@ build:
 # With the profile `quick` and the few packages that the demo needs, so that it is there soon on a fresh machine.
 run:
 	@scripts/setup.sh demo
-	@echo "Building for the demo, less optimised than \`make build\` does (the first time takes one to three minutes) ..."
+	@echo "Building for the demo, less optimised than \`make build\` does (the first time takes two to five minutes) ..."
 	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
 	@target/quick/evenkeel demo --out out/demo
 
