@@ -496,14 +496,25 @@ fn a_node_with_another_configuration_is_refused_and_named() {
 
 /// The same file with other settings, read again by a running forwarder.
 fn reload(node: &mut Node, id: u16, weight: u32, now: Nanos) -> Result<(), String> {
-    let text = forwarder_text(id, "l = 10").replace("voice = 3", &format!("voice = {weight}"));
+    let router = format!("[router]\nworkers = {}", node.others.len() + 1);
+    let text = forwarder_text(id, &format!("l = 10\n{router}"));
+    let text = text.replace("voice = 3", &format!("voice = {weight}"));
     let config = RouterConfig::parse(&switch_port(&text), "test.toml").unwrap();
+    for pipeline in node.others.iter_mut().map(|other| &mut other.pipeline) {
+        pipeline.reload(now, &config).map_err(|error| error.to_string())?;
+    }
     node.pipeline.reload(now, &config).map_err(|error| error.to_string())
 }
 
 #[test]
 fn weights_change_when_all_have_read_them() {
-    let mut nodes = cluster("l = 10");
+    for workers in 1..=2 {
+        weights_change(&format!("l = 10\n[router]\nworkers = {workers}"));
+    }
+}
+
+fn weights_change(extra: &str) {
+    let mut nodes = cluster(extra);
     let mut now = START;
     let mut go = |nodes: &mut Vec<Node>, millis: u64| {
         let sent = run(nodes, now, Nanos::from_millis(millis), || false);
@@ -549,7 +560,7 @@ fn weights_change_when_all_have_read_them() {
                 && view.next_configuration.is_none()
                 && view.out_of_step == 0
         );
-        assert_conserved(&node.pipeline.snapshot(at, &mut node.ports));
+        node.assert_conserved(at);
     }
     let error = reload(&mut nodes[0], 2, 1, at).unwrap_err();
     assert!(
