@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends some packets of a flow and compares what the routers on its path counted with what
 /// arrived. Returns the packets that the routers forwarded. Of a flow that is encrypted on its way
-/// nothing `arrives` that a sink could read.
+/// nothing `arrives` that a sink could read. The packets are UDP's, so those for a connection may be
+/// of another class than it, if rules look at that: unless `same_class`, all of the link count.
 ///
 /// # Errors
 /// [`LabError::Check`] if a router did not forward them, none arrived, or more arrived than were
@@ -38,9 +39,10 @@ pub(crate) fn router_forwards(
     spec: &FlowSpec,
     along: &[ClassAtLink],
     arrives: bool,
+    same_class: bool,
     routers: &mut [RouterNode],
 ) -> Result<u64, LabError> {
-    let before = counted(along, routers)?;
+    let before = counted(along, same_class, routers)?;
     let spec = &probe_of(spec);
     let sink = Sink::start(spec, None)?;
     let (mut sent, mut arrived) = (0, 0);
@@ -50,7 +52,7 @@ pub(crate) fn router_forwards(
             break;
         }
     }
-    let after = counted(along, routers)?;
+    let after = counted(along, same_class, routers)?;
     let arrived = if arrives { arrived } else { sent };
     verdict(&spec.name, along, sent, arrived, &before, &after)
 }
@@ -101,8 +103,12 @@ fn probe_of(spec: &FlowSpec) -> FlowSpec {
     probe
 }
 
-/// Packets that each place's class was offered so far.
-fn counted(along: &[ClassAtLink], routers: &mut [RouterNode]) -> Result<Vec<u64>, LabError> {
+/// Packets that each place's class, or else all of its link, was offered so far.
+fn counted(
+    along: &[ClassAtLink],
+    by_class: bool,
+    routers: &mut [RouterNode],
+) -> Result<Vec<u64>, LabError> {
     along
         .iter()
         .map(|place| {
@@ -111,8 +117,9 @@ fn counted(along: &[ClassAtLink], routers: &mut [RouterNode]) -> Result<Vec<u64>
                     || LabError::Check(format!("router {} of the path does not run", place.router)),
                 )?;
             let snapshot = router.snapshot()?;
-            let class = snapshot.link(&place.link).and_then(|link| link.class(&place.class));
-            Ok(class.map_or(0, |class| class.in_packets))
+            let classes = snapshot.link(&place.link).map_or(&[][..], |link| &link.classes);
+            let counts = classes.iter().filter(|class| !by_class || class.name == place.class);
+            Ok(counts.map(|class| class.in_packets).sum())
         })
         .collect()
 }

@@ -310,7 +310,9 @@ impl Lab<'_> {
         self.progress.say("checking who forwards");
         for (index, spec) in self.flows.iter().enumerate() {
             let arrives = !self.places.is_encrypted(index);
-            checks::router_forwards(spec, self.places.of_flow(index), arrives, &mut self.routers)?;
+            let (along, routers) = (self.places.of_flow(index), &mut self.routers);
+            let same_class = !self.scenario.traffic[index].kind.is_tcp();
+            checks::router_forwards(spec, along, arrives, same_class, routers)?;
             self.look_for_signals()?;
         }
         Ok(())
