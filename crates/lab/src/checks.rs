@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends some packets of a flow and compares what the routers on its path counted with what
 /// arrived. Returns the packets that the routers forwarded. Of a flow that is encrypted on its way
-/// nothing `arrives` that a sink could read. The packets are UDP's, so those for a connection may be
-/// of another class than it, if rules look at that: unless `same_class`, all of the link count.
+/// nothing `arrives` that a sink could read. The packets are UDP's, so those for a connection may
+/// be of another class than it, if rules look at that: unless `same_class`, all of the link count.
 ///
 /// # Errors
 /// [`LabError::Check`] if a router did not forward them, none arrived, or more arrived than were
