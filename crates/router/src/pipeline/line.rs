@@ -309,18 +309,20 @@ impl Pipeline {
             }
             let frame = self.pool.bytes(&packet.frame);
             let Some((stamp, flow)) = line.answer(frame) else { continue };
-            let answer = Answer::new(port, packet.arrival, stamp, flow, frame);
             if !slot.is_others {
-                came_back(&mut self.ports, &answer);
+                came_back(&mut self.ports, port, packet.arrival, stamp, &flow, frame);
             } else if let Some(hand) = &mut self.hand {
-                hand.tell(answer);
+                hand.tell(Answer::new(port, packet.arrival, stamp, flow, frame));
             }
         }
     }
 
     /// The same of stamps that another worker has met.
     pub(super) fn take_answers(&mut self, answers: &[Answer]) {
-        answers.iter().for_each(|answer| came_back(&mut self.ports, answer));
+        for answer in answers {
+            let &Answer { port, at, stamp, ref flow, .. } = answer;
+            came_back(&mut self.ports, usize::from(port), at, stamp, flow, answer.frame());
+        }
     }
 
     /// Lets the rates follow that are due at `now`.
@@ -432,22 +434,30 @@ impl Follower {
     }
 }
 
-/// A stamp has come back: who is told if it is one of those that left.
-fn came_back(ports: &mut [PortSlot], answer: &Answer) {
-    let Some(slot) = ports.get_mut(usize::from(answer.port)) else { return };
+/// A stamp has come back by the line of a port, in a frame of this flow: who is told if it is one
+/// of those that left.
+fn came_back(
+    ports: &mut [PortSlot],
+    port: usize,
+    at: Nanos,
+    stamp: Stamp,
+    flow: &FlowKey,
+    frame: &[u8],
+) {
+    let slot = &mut ports[port];
     let Some(line) = &mut slot.line else { return };
-    let Some(trip) = line.trips.came(answer.at, answer.stamp) else { return };
+    let Some(trip) = line.trips.came(at, stamp) else { return };
     if let Some(behind) = &slot.behind {
-        behind.came_back(answer.at, &trip, &answer.flow, answer.frame());
+        behind.came_back(at, &trip, flow, frame);
     }
-    let mut told = 0;
-    while let Some(line) = &ports[usize::from(answer.port)].line
-        && let Some(at) = line.followers.get(told).copied()
-    {
-        if let Some(follower) = &mut ports[at].follow {
+    let followers = std::mem::take(&mut line.followers);
+    for follower in &followers {
+        if let Some(follower) = &mut ports[*follower].follow {
             follower.law.came_back(&trip);
         }
-        told += 1;
+    }
+    if let Some(line) = &mut ports[port].line {
+        line.followers = followers;
     }
 }
 
