@@ -73,12 +73,17 @@ pub fn sum_20(header: &[u8; 20]) -> Sum {
 #[inline]
 #[must_use]
 pub fn is_right_20(header: &[u8; 20]) -> bool {
-    let (quads, _) = header.as_chunks::<4>();
-    let sum: u64 = quads.iter().map(|quad| u64::from(u32::from_ne_bytes(*quad))).sum();
-    // Five words: 35 bits, then 33, then 18.
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    sum != 0 && sum.is_multiple_of(0xffff)
+    let ([first, second], [last]) = (header.as_chunks().0, header[16..].as_chunks().0) else {
+        return false;
+    };
+    let last = u64::from(u32::from_ne_bytes(*last));
+    let (sum, carry) = u64::from_ne_bytes(*first).overflowing_add(u64::from_ne_bytes(*second));
+    let (sum, again) = sum.overflowing_add(last + u64::from(carry));
+    let sum = sum + u64::from(again);
+    // A sum and itself with its halves exchanged: the upper half is the sum of both, carry and all.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    let sum = (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16;
+    sum == u16::MAX
 }
 
 /// The sum over the pseudo-header of a transport packet of `len` bytes.
@@ -95,6 +100,15 @@ pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: u32
 #[must_use]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum(0).add_u16(!checksum).add_u16(!old).add_u16(new).checksum()
+}
+
+/// The same where the word is the one with the time to live and is 0x0100 less, whatever it was.
+#[inline]
+#[must_use]
+pub const fn after_hop(checksum: u16) -> u16 {
+    // HC' = ~(~HC + ~m + m'), and ~0x0100 + 0 is 0xfeff.
+    let (sum, carry) = (!checksum).overflowing_add(0xfeff);
+    !(sum.wrapping_add(carry as u16))
 }
 
 /// Computes the transport checksum of a whole IP packet anew, for frames that hosts handed over
@@ -143,4 +157,47 @@ pub fn complete_l4(frame: &mut [u8], headers: &Headers) -> Result<bool, Reason> 
     };
     transport[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_changes_the_checksum_as_its_word_does() {
+        for checksum in 0..=u16::MAX {
+            assert_eq!(after_hop(checksum), update(checksum, 0x0100, 0), "{checksum:#x}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_right_where_its_sum_is() {
+        let mut state = 1_u64;
+        let mut right = 0;
+        for turn in 0..200_000 {
+            let mut header = [0; 20];
+            for word in header.chunks_mut(4) {
+                // Zeros and ones, whose sums are where carries go wrong, as often as anything.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let drawn = match state >> 62 {
+                    0 => 0,
+                    1 => u32::MAX,
+                    _ => state as u32,
+                };
+                word.copy_from_slice(&drawn.to_ne_bytes());
+            }
+            if turn % 2 == 0 {
+                header[10..12].fill(0);
+                let checksum = sum(&header).checksum();
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            }
+            let is_right = sum(&header).fold() == u16::MAX;
+            assert_eq!(is_right_20(&header), is_right, "{header:?}");
+            right += u32::from(is_right);
+        }
+        assert!((100_000..150_000).contains(&right), "{right}");
+        assert!(!is_right_20(&[0; 20]) && is_right_20(&[0xff; 20]));
+    }
 }

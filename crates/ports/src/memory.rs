@@ -19,17 +19,24 @@ use crate::sys::lock;
 #[derive(Debug)]
 struct Wire {
     bytes: Box<[u8]>,
-    slots: Box<[(u32, bool)]>,
+    slots: Box<[Slot]>,
     slot: usize,
     head: usize,
     len: usize,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    len: u32,
+    partial_checksum: bool,
 }
 
 impl Wire {
     fn new(slots: usize, slot: usize) -> Self {
         Self {
             bytes: vec![0; slots * slot].into_boxed_slice(),
-            slots: vec![(0, false); slots].into_boxed_slice(),
+            slots: vec![Slot::default(); slots].into_boxed_slice(),
             slot,
             head: 0,
             len: 0,
@@ -41,31 +48,40 @@ impl Wire {
         self.slots.len() - self.len
     }
 
-    /// A place of the ring; `at` is less than twice its length. A division would cost as much as a
-    /// small copy.
-    #[inline]
-    fn wrapped(&self, at: usize) -> usize {
-        if at < self.slots.len() { at } else { at - self.slots.len() }
+    /// The free slots, in order; what is written into the first is sent by [`Wire::pushed`].
+    fn free(&mut self) -> impl Iterator<Item = (&mut Slot, &mut [u8])> {
+        let (at, room) = (self.head + self.len, self.room());
+        let at = if at < self.slots.len() { at } else { at - self.slots.len() };
+        let (slots, first) = self.slots.split_at_mut(at);
+        let (bytes, first_bytes) = self.bytes.split_at_mut(at * self.slot);
+        let first = first.iter_mut().zip(first_bytes.chunks_exact_mut(self.slot));
+        first.chain(slots.iter_mut().zip(bytes.chunks_exact_mut(self.slot))).take(room)
     }
 
-    /// The caller has checked that there is room and that the frame fits.
-    fn push(&mut self, frame: &[u8], partial_checksum: bool) {
-        let at = self.wrapped(self.head + self.len);
-        self.bytes[at * self.slot..at * self.slot + frame.len()].copy_from_slice(frame);
-        self.slots[at] = (frame.len() as u32, partial_checksum);
-        self.len += 1;
+    fn pushed(&mut self, count: usize) {
+        self.len += count;
     }
 
-    fn front(&self) -> Option<(&[u8], bool)> {
-        (self.len > 0).then(|| {
-            let (len, partial) = self.slots[self.head];
-            (&self.bytes[self.head * self.slot..][..len as usize], partial)
-        })
+    /// The frames that wait, in order.
+    fn waiting(&self) -> impl Iterator<Item = (&[u8], Slot)> {
+        let (slots, first) = self.slots.split_at(self.head);
+        let (bytes, first_bytes) = self.bytes.split_at(self.head * self.slot);
+        let first = first.iter().zip(first_bytes.chunks_exact(self.slot));
+        let all = first.chain(slots.iter().zip(bytes.chunks_exact(self.slot)));
+        all.take(self.len).map(|(slot, place)| (&place[..slot.len as usize], *slot))
     }
 
-    fn pop(&mut self) {
-        self.head = self.wrapped(self.head + 1);
-        self.len -= 1;
+    fn popped(&mut self, count: usize) {
+        self.len -= count;
+        self.head = (self.head + count) % self.slots.len();
+    }
+}
+
+impl Slot {
+    /// Writes a frame into the slot's `place`, in which it fits.
+    fn write(&mut self, place: &mut [u8], frame: &[u8], partial_checksum: bool) {
+        place[..frame.len()].copy_from_slice(frame);
+        *self = Self { len: frame.len() as u32, partial_checksum };
     }
 }
 
@@ -133,10 +149,12 @@ impl MemoryPort {
     /// be completed.
     pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let mut wire = lock(&self.send);
-        if wire.room() == 0 || frame.len() > wire.slot {
+        if frame.len() > wire.slot {
             return false;
         }
-        wire.push(frame, partial_checksum);
+        let Some((slot, place)) = wire.free().next() else { return false };
+        slot.write(place, frame, partial_checksum);
+        wire.pushed(1);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += frame.len() as u64;
         true
@@ -145,8 +163,8 @@ impl MemoryPort {
     /// Receives one frame as bytes: what a test's host does.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let mut wire = lock(&self.receive);
-        let bytes = wire.front()?.0.to_vec();
-        wire.pop();
+        let bytes = wire.waiting().next()?.0.to_vec();
+        wire.popped(1);
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += bytes.len() as u64;
         Some(bytes)
@@ -180,23 +198,25 @@ impl Port for MemoryPort {
             return 0;
         }
         let mut wire = lock(&self.receive);
-        let (before, counters) = (out.len(), &mut self.counters);
-        let longest = pool.max_frame();
-        for _ in 0..max {
-            let Some((bytes, partial_checksum)) = wire.front() else { break };
+        let counters = &mut self.counters;
+        let (before, longest) = (out.len(), pool.max_frame());
+        let (taken, mut read) = (max.min(wire.len), 0);
+        out.reserve(taken);
+        for (bytes, slot) in wire.waiting().take(taken) {
             if let Some(mut frame) = pool.alloc_from(bytes) {
-                frame.set_partial_checksum(partial_checksum);
-                counters.rx_bytes += bytes.len() as u64;
+                frame.set_partial_checksum(slot.partial_checksum);
+                read += bytes.len() as u64;
                 out.push(RxFrame { frame, arrival: now });
             } else if bytes.len() > longest {
                 counters.drop_one(Reason::FrameTooLong);
             } else {
                 counters.drop_one(Reason::NoBuffer);
             }
-            wire.pop();
         }
+        wire.popped(taken);
         let received = out.len() - before;
         counters.rx_frames += received as u64;
+        counters.rx_bytes += read;
         received
     }
 
@@ -209,16 +229,22 @@ impl Port for MemoryPort {
         if taken < frames.len() {
             counters.tx_blocked += 1;
         }
+        let longest = wire.slot;
+        let (mut sent, mut bytes, mut free) = (0, 0, wire.free());
         for frame in frames.drain(..taken) {
-            if frame.len() > wire.slot {
+            if frame.len() > longest {
                 counters.drop_one(Reason::PortRefused);
-            } else {
-                wire.push(pool.bytes(&frame), frame.partial_checksum());
-                counters.tx_frames += 1;
-                counters.tx_bytes += frame.len() as u64;
+            } else if let Some((slot, place)) = free.next() {
+                slot.write(place, pool.bytes(&frame), frame.partial_checksum());
+                bytes += frame.len() as u64;
+                sent += 1;
             }
             pool.release(frame);
         }
+        drop(free);
+        wire.pushed(sent);
+        counters.tx_frames += sent as u64;
+        counters.tx_bytes += bytes;
         taken
     }
 

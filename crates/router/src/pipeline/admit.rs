@@ -1,6 +1,6 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
-use evenkeel_core::admit::{Pin, Verdict, Waiting};
+use evenkeel_core::admit::{Pin, RouterLists, Verdict, Waiting};
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler, Sharing, Treated};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
@@ -10,6 +10,7 @@ use evenkeel_ports::FramePool;
 use super::Pipeline;
 use super::packet::{QueuedPacket, wire_len_of};
 use super::parsed::Classifier;
+use super::port::PortSlot;
 use super::subscribers::Behind;
 use crate::mirror::NeighbourRequest;
 
@@ -39,68 +40,120 @@ impl QueuedPacket {
     }
 }
 
-impl Pipeline {
-    /// Asks the admission of the link of `port`, where the packet arrives at `at`. `pin` is the
-    /// chosen path and the TTL that it came with.
-    #[inline]
-    pub(super) fn admit(&mut self, port: usize, mut queued: QueuedPacket, pin: Pin, at: Nanos) {
-        let slot = &mut self.ports[port];
-        slot.admit_until(at, &mut self.pool);
-        let at = self.agenda.entry_time(at);
-        if let Some(behind) = &slot.behind {
-            queued.find_subscriber(behind, &self.pool);
+impl PortSlot {
+    /// Whether a packet may enter the link, as its admission has it, after all that is due by `at`.
+    #[inline(always)] // or what is asked once for a run of packets is asked for each
+    pub(super) fn judge(
+        &mut self,
+        queued: &mut QueuedPacket,
+        pin: Pin,
+        at: Nanos,
+        pool: &mut FramePool,
+        classifier: &Classifier,
+        lists: &mut RouterLists,
+    ) -> Verdict {
+        self.admit_until(at, pool);
+        if let Some(behind) = &self.behind {
+            queued.find_subscriber(behind, pool);
         }
-        let Some(admission) = &mut slot.admission else {
-            let _ = self.enter_known(port, queued, at);
-            return;
-        };
-        let waiting = Queues { scheduler: slot.link.scheduler(), classifier: &self.classifier };
-        match admission.decide(at, &queued, pin, &waiting, &mut self.admissions.lists) {
-            Verdict::Pass => {
-                let treated = self.enter_known(port, queued, at);
-                if let Some(admission) = &mut self.ports[port].admission {
-                    admission.treated(at, treated, &mut self.admissions.lists);
-                }
+        let Some(admission) = &mut self.admission else { return Verdict::Pass };
+        let waiting = Queues { scheduler: self.link.scheduler(), classifier };
+        admission.decide(at, queued, pin, &waiting, lists)
+    }
+
+    /// A packet whose subscriber has been looked for enters the link without being asked.
+    #[inline(always)] // or the packet is copied once more
+    fn enter(&mut self, mut queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
+        self.busiest.see(&queued);
+        let room = self.room.saturating_sub(self.tx.len());
+        if let Some(treated) = self.link.pass(at, &queued, room) {
+            if let Some(line) = &mut self.line {
+                line.leaves(at, &queued, pool.bytes(&queued.frame));
             }
-            Verdict::Refuse(reason) => self.refuse_at_link(port, queued, reason, at),
-            Verdict::Divert => self.divert(port, queued, at),
+            if let Some(seen) = &mut self.seen {
+                seen.left(at, &queued, pool.bytes(&queued.frame), None);
+            }
+            self.tx.push_back(queued.leave(pool));
+            return treated;
+        }
+        if self.link.scheduler().reads_acks() {
+            queued.note_ack(pool.bytes(&queued.frame));
+        }
+        let (link, mut egress) = self.outgoing(pool);
+        link.queue(at, queued, &mut egress)
+    }
+
+    /// A packet that was [let in](Self::judge) enters the link.
+    #[inline(always)] // or the packet is copied once more
+    pub(super) fn enter_judged(
+        &mut self,
+        queued: QueuedPacket,
+        at: Nanos,
+        pool: &mut FramePool,
+        lists: &mut RouterLists,
+    ) {
+        let treated = self.enter(queued, at, pool);
+        if let Some(admission) = &mut self.admission {
+            admission.treated(at, treated, lists);
+        }
+    }
+}
+
+impl Pipeline {
+    /// Hands a packet that arrived at `at` to the link of a port. `pin` is the chosen path and the
+    /// TTL that it came with.
+    #[inline]
+    pub(super) fn enqueue_at(
+        &mut self,
+        port: usize,
+        mut queued: QueuedPacket,
+        pin: Pin,
+        at: Nanos,
+    ) {
+        if self.ports[port].is_others {
+            return self.hand_on(port, None, queued, pin);
+        }
+        let Self { ports, pool, classifier, admissions, agenda, .. } = self;
+        let slot = &mut ports[port];
+        slot.control_until(at, pool);
+        let at = agenda.entry_time(at);
+        match slot.judge(&mut queued, pin, at, pool, classifier, &mut admissions.lists) {
+            Verdict::Pass => {
+                self.enters(port, &queued, at);
+                let Self { ports, pool, admissions, .. } = self;
+                ports[port].enter_judged(queued, at, pool, &mut admissions.lists);
+            }
+            verdict => self.hold(port, queued, verdict, at),
         }
     }
 
     /// A packet enters a link without being asked. How it was treated is in the link's meters, too.
-    #[inline(always)] // or the packet is copied once more
     pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
         if let Some(behind) = &self.ports[port].behind {
             queued.find_subscriber(behind, &self.pool);
         }
-        self.enter_known(port, queued, at)
+        self.enters(port, &queued, at);
+        self.ports[port].enter(queued, at, &mut self.pool)
     }
 
-    /// The same of a packet whose subscriber has been looked for.
-    #[inline(always)] // or the packet is copied once more
-    fn enter_known(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
+    /// A packet is about to enter a link.
+    #[inline]
+    fn enters(&mut self, port: usize, queued: &QueuedPacket, at: Nanos) {
         self.agenda.touch(port);
         if self.watching.is_some() {
-            self.watch_queued(port, &queued, at);
+            self.watch_queued(port, queued, at);
         }
-        let slot = &mut self.ports[port];
-        slot.busiest.see(&queued);
-        let room = slot.room.saturating_sub(slot.tx.len());
-        if let Some(treated) = slot.link.pass(at, &queued, room) {
-            if let Some(line) = &mut slot.line {
-                line.leaves(at, &queued, self.pool.bytes(&queued.frame));
-            }
-            if let Some(seen) = &mut slot.seen {
-                seen.left(at, &queued, self.pool.bytes(&queued.frame), None);
-            }
-            slot.tx.push_back(queued.leave(&mut self.pool));
-            return treated;
+    }
+
+    /// A packet that the admission of a link does not let pass is refused, or goes by the second
+    /// link.
+    #[cold]
+    pub(super) fn hold(&mut self, port: usize, queued: QueuedPacket, verdict: Verdict, at: Nanos) {
+        match verdict {
+            Verdict::Refuse(reason) => self.refuse_at_link(port, queued, reason, at),
+            Verdict::Divert => self.divert(port, queued, at),
+            Verdict::Pass => drop(self.enter(port, queued, at)),
         }
-        if slot.link.scheduler().reads_acks() {
-            queued.note_ack(self.pool.bytes(&queued.frame));
-        }
-        let (link, mut egress) = slot.outgoing(&mut self.pool);
-        link.queue(at, queued, &mut egress)
     }
 
     fn refuse_at_link(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {

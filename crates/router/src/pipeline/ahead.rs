@@ -36,18 +36,31 @@ impl Pipeline {
             self.pool.prefetch(&packet.frame);
         }
         parsed.clear();
-        let mut fetches = false;
+        let (mut fetches, mut known) = (false, 0);
         if self.flow_cache.is_on() {
-            fetches = self.look_up_flows(packets, parsed);
+            (fetches, known) = self.look_up_flows(packets, parsed);
         } else {
             parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
         }
+        // What FairDrop refuses shall not have cost a look-up.
         if self.fairdrop.as_ref().is_some_and(FairDrop::is_on) {
             return;
         }
+        if known < packets.len() {
+            fetches |= self.look_up_routes(packets, parsed);
+        }
+        if fetches {
+            self.prefetch_flows(packets, parsed);
+        }
+    }
+
+    /// Looks up the routes of parsed packets. Whether what links keep of some flow is on its way
+    /// from memory.
+    fn look_up_routes(&self, packets: &[UnroutedPacket], parsed: &mut [Parsed]) -> bool {
         if self.routing.tables.len() >= LARGE_TABLE && packets.len() >= FEW {
             self.prefetch_routes(parsed);
         }
+        let mut fetches = false;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
             let Parsed::Ip(meta) = parsed else { continue };
             if self.ports[packet.port.index()].peer.is_none() {
@@ -59,10 +72,12 @@ impl Pipeline {
                 fetches |= out.prefetch_buckets(meta.flow_hash);
             }
         }
-        if !fetches {
-            return;
-        }
-        // The bucket says where the state of a flow is. For the first flows it has come by now.
+        fetches
+    }
+
+    /// Begins to read what links keep of the flows. The bucket says where that is; for the first
+    /// flows it has come by now.
+    fn prefetch_flows(&self, packets: &[UnroutedPacket], parsed: &[Parsed]) {
         for (parsed, packet) in parsed.iter().zip(packets) {
             match parsed {
                 Parsed::Ip(meta) => {
@@ -80,15 +95,19 @@ impl Pipeline {
     }
 
     /// Finds the packets of known flows, and parses the others. Whether what links keep of some
-    /// flow is on its way from memory.
+    /// flow is on its way from memory, and how many are known.
     #[inline]
-    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) -> bool {
+    fn look_up_flows(
+        &self,
+        packets: &[UnroutedPacket],
+        parsed: &mut Vec<Parsed>,
+    ) -> (bool, usize) {
         parsed.extend(packets.iter().map(|packet| {
             let bytes = self.pool.bytes(&packet.frame);
             let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
             probe.map_or(Parsed::Other, Parsed::Known)
         }));
-        let mut fetches = false;
+        let (mut fetches, mut known) = (false, 0);
         // Nearly all packets of a vector leave by the port of the one before.
         let mut last = (usize::MAX, false);
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
@@ -100,6 +119,7 @@ impl Pipeline {
                 *parsed = self.parse(&packet.frame);
                 continue;
             };
+            known += 1;
             if port != last.0 {
                 last = (port, self.ports[port].looks_up_flows());
             }
@@ -110,7 +130,7 @@ impl Pipeline {
                 fairdrop.prefetch(hash);
             }
         }
-        fetches
+        (fetches, known)
     }
 
     /// The port with the link that a packet leaves by: of the port that its own is joined with, or

@@ -1,57 +1,18 @@
-//! The short way of packets of [known](super::flow_cache) flows, from their port to their link.
-//!
-//! Where nobody judges or measures packets on their way, one look at a packet is enough: who sent
-//! it to whom on the wire is compared, time to live, checksum and addresses are changed, and the
-//! link has it. Whatever is not as expected goes [the way of all others](Pipeline::receive), with
-//! nothing changed; what both ways do to a packet, a test holds to each other.
+//! Packets of [known](super::flow_cache) flows that are judged or measured on their way from their
+//! port to their link. The others go [straight](super::straight).
 
+use evenkeel_core::Nanos;
 use evenkeel_core::admit::Pin;
-use evenkeel_net::{PortIndex, frame, rewrite};
+use evenkeel_core::link::Framing;
+use evenkeel_net::{PortIndex, rewrite};
+use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
-use super::fairdrop::FairDrop;
 use super::flow_cache::{Known, Probe};
 use super::packet::{Acks, ETHERNET_HEADER, QueuedPacket, UnroutedPacket, wire_len};
-use super::subscribers::whose_before;
 
 impl Pipeline {
-    /// Whether nobody looks at packets between their port and their link.
-    pub(super) fn goes_straight(&self) -> bool {
-        !self.meter.is_on() && !self.fairdrop.as_ref().is_some_and(FairDrop::is_on)
-    }
-
-    /// Forwards a packet of a known flow. `Err`: something is not as usual.
-    #[inline]
-    pub(super) fn forward_straight(
-        &mut self,
-        mut packet: UnroutedPacket,
-        probe: &Probe,
-    ) -> Result<(), UnroutedPacket> {
-        // Asked for once: that they are this frame's is checked each time.
-        let bytes = self.pool.bytes_mut(&packet.frame);
-        let Some((destination, source)) = frame::station_bits(bytes) else { return Err(packet) };
-        let from = &self.ports[packet.port.index()];
-        let expected = from.up && from.peer.is_none() && destination == from.mac.bits();
-        if !expected || self.addresses.is_port(source) {
-            return Err(packet);
-        }
-        let Some(known) = self.flow_cache.known(probe) else { return Err(packet) };
-        let link = self.ports[usize::from(known.way.port)].link_at;
-        let subscriber = whose_before(&self.ports[link], bytes);
-        if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
-            return Err(packet);
-        }
-        let count = &mut self.ports[packet.port.index()].count;
-        count.rx_packets += 1;
-        count.rx_segments += 1;
-        count.rx_bytes += packet.frame.len() as u64;
-        count.forwarded += 1;
-        self.pool.trim(&mut packet.frame, frame_len(probe));
-        self.enqueue_known(packet, probe, &known, subscriber);
-        Ok(())
-    }
-
     /// Forwards a packet of a known flow where it is judged or measured.
     pub(super) fn forward_known(
         &mut self,
@@ -87,40 +48,42 @@ impl Pipeline {
         self.meter.stage(Stage::Route);
         self.meter.handed_on();
         self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue_known(packet, probe, known, subscriber);
-    }
-
-    #[inline(always)] // or it is a call, and the packet is copied once more
-    fn enqueue_known(
-        &mut self,
-        packet: UnroutedPacket,
-        probe: &Probe,
-        known: &Known,
-        subscriber: u32,
-    ) {
-        let link = self.ports[usize::from(known.way.port)].link_at;
+        let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let queued = QueuedPacket {
-            frame: packet.frame,
-            flow: probe.flow.packed(),
-            flow_hash: known.hash,
-            arrival: packet.arrival,
-            ip_len: probe.ip_len.into(),
-            wire_len: framing.of(probe.ip_len.into()).0 as u32,
-            subscriber,
-            class: known.class,
-            port: PortIndex(known.way.port),
-            ecn: probe.ecn,
-            marked: false,
-            acks: Acks::default(),
-            originated: false,
-        };
+        let queued = queued(packet.frame, packet.arrival, probe, known, subscriber, framing);
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
         self.enqueue_at(link, queued, pin, packet.arrival);
     }
 }
 
+/// A packet of a known flow, as it waits in its link.
+#[inline(always)] // or it is copied once more
+pub(super) fn queued(
+    frame: Frame,
+    arrival: Nanos,
+    probe: &Probe,
+    known: &Known,
+    subscriber: u32,
+    framing: Framing,
+) -> QueuedPacket {
+    QueuedPacket {
+        frame,
+        flow: probe.flow.packed(),
+        flow_hash: known.hash,
+        arrival,
+        ip_len: probe.ip_len.into(),
+        wire_len: framing.of(probe.ip_len.into()).0 as u32,
+        subscriber,
+        class: known.class,
+        port: PortIndex(known.way.port),
+        ecn: probe.ecn,
+        marked: false,
+        acks: Acks::default(),
+        originated: false,
+    }
+}
+
 /// Bytes of the frame up to the end of the IP packet.
-fn frame_len(probe: &Probe) -> usize {
+pub(super) fn frame_len(probe: &Probe) -> usize {
     ETHERNET_HEADER as usize + usize::from(probe.ip_len)
 }

@@ -88,6 +88,7 @@ mod round;
 mod routing;
 mod service;
 mod sharing;
+mod straight;
 mod subscribers;
 mod tables;
 mod through;

@@ -1,6 +1,5 @@
 //! Rewriting a packet for its next hop, and handing it to its link.
 
-use evenkeel_core::admit::Pin;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::Headers;
@@ -125,21 +124,6 @@ impl Pipeline {
             return self.queue_for_cluster(link, queued);
         }
         self.enqueue_at(self.ports[hop.port].link_at, queued, hop.pin, at);
-    }
-
-    /// Hands a packet that arrived at `at` to the link of a port.
-    #[inline(always)] // or the packet is copied twice more
-    pub(super) fn enqueue_at(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
-        let slot = &mut self.ports[port];
-        if slot.is_others {
-            return self.hand_on(port, None, queued, pin);
-        }
-        slot.control_until(at, &mut self.pool);
-        let at = self.agenda.entry_time(at);
-        if slot.admission.is_some() {
-            return self.admit(port, queued, pin, at);
-        }
-        let _ = self.enter(port, queued, at);
     }
 
     fn send_fragments(

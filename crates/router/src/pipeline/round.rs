@@ -11,7 +11,6 @@ use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
 use super::fairdrop::FairDrop;
 use super::packet::{BURST, VECTOR};
-use super::parsed::Parsed;
 use super::{Pipeline, Round};
 
 /// A full burst of so many frames at least is taken for a full ring, where a port cannot tell.
@@ -135,7 +134,6 @@ impl Pipeline {
     pub(super) fn forward_inbox(&mut self) {
         let (straight, looks) = (self.goes_straight(), self.looks_at_lines());
         let watched = self.watching.is_some();
-        let straight = straight && !watched;
         let (mut inbox, mut parsed) = self.receiver.take();
         let mut packets = inbox.drain(..);
         while !packets.as_slice().is_empty() {
@@ -146,18 +144,19 @@ impl Pipeline {
             }
             self.look_ahead(vector, &mut parsed);
             self.meter.looked_ahead(vector.len());
-            for (parsed, packet) in parsed.iter().zip(packets.by_ref()) {
-                let packet = match parsed {
-                    Parsed::Known(probe) if straight => self.forward_straight(packet, probe),
-                    _ => Err(packet),
-                };
-                if let Err(packet) = packet {
-                    if watched {
-                        self.watch_received(&packet);
-                    }
-                    self.receive(packet, parsed);
-                    self.meter.packet_ends();
+            let mut parsed = parsed.as_slice();
+            loop {
+                if straight {
+                    self.forward_straight(&mut parsed, &mut packets);
                 }
+                let Some((first, others)) = parsed.split_first() else { break };
+                let Some(packet) = packets.next() else { break };
+                parsed = others;
+                if watched {
+                    self.watch_received(&packet);
+                }
+                self.receive(packet, first);
+                self.meter.packet_ends();
             }
         }
         drop(packets);

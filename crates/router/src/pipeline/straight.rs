@@ -1,0 +1,138 @@
+//! Packets of [known](super::flow_cache) flows where nobody judges or measures them on their way,
+//! from their port to their link.
+//!
+//! One look at a packet is enough: who sent it to whom on the wire is compared, time to live,
+//! checksum and addresses are changed, and the link has it. Nearly always the next one comes by the
+//! same port and leaves by the same link, so what holds for these is asked once for a run of
+//! packets. Whatever is not as expected ends the run and goes
+//! [the way of all others](Pipeline::receive), with nothing changed; what both ways do to a packet,
+//! a test holds to each other.
+
+use std::vec::Drain;
+
+use evenkeel_core::Nanos;
+use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_net::{frame, rewrite};
+
+use super::Pipeline;
+use super::fairdrop::FairDrop;
+use super::known::{frame_len, queued};
+use super::packet::{QueuedPacket, UnroutedPacket};
+use super::parsed::Parsed;
+use super::subscribers::whose_before;
+
+/// Why a run of packets ended.
+enum End {
+    /// There is no other packet, or the next one takes another way.
+    Over,
+    /// Something about the next packet is not as usual. Nothing has changed.
+    Unusual,
+    /// The link's admission does not let this one pass, at that time.
+    Held(QueuedPacket, Verdict, Nanos),
+    /// The link is another worker's.
+    Others(QueuedPacket, Pin),
+}
+
+impl Pipeline {
+    /// Whether nobody looks at packets between their port and their link.
+    pub(super) fn goes_straight(&self) -> bool {
+        !self.meter.is_on()
+            && !self.fairdrop.as_ref().is_some_and(FairDrop::is_on)
+            && self.watching.is_none()
+    }
+
+    /// Forwards the packets at the head of a vector, up to the first with something unusual.
+    /// `parsed` is what was found out of `packets`, and loses what it says of those that are gone.
+    #[inline]
+    pub(super) fn forward_straight(
+        &mut self,
+        parsed: &mut &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+    ) {
+        while let [Parsed::Known(probe), ..] = parsed {
+            let port = self.flow_cache.onward(probe).0;
+            let link = self.ports[port].link_at;
+            match self.forward_run(parsed, packets, port as u16, link) {
+                End::Over => {}
+                End::Unusual => return,
+                End::Held(queued, verdict, at) => self.hold(link, queued, verdict, at),
+                End::Others(queued, pin) => self.hand_on(link, None, queued, pin),
+            }
+        }
+    }
+
+    /// Forwards packets that come by the port of the first and leave by `port`, as long as all is
+    /// as usual. Their link is that of the port `link`.
+    #[inline]
+    fn forward_run(
+        &mut self,
+        parsed: &mut &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+        port: u16,
+        link: usize,
+    ) -> End {
+        let Some(received) = packets.as_slice().first().map(|packet| packet.port) else {
+            return End::Unusual;
+        };
+        let from = &self.ports[received.index()];
+        let own = from.mac.bits();
+        if !from.up || from.peer.is_some() {
+            return End::Unusual;
+        }
+        self.agenda.touch(link);
+        let Self { pool, ports, flow_cache, addresses, agenda, admissions, classifier, .. } = self;
+        let slot = &mut ports[link];
+        let framing = slot.link.framing();
+        let (mut count, mut bytes_received) = (0, 0);
+        let end = loop {
+            let (Some(packet), [next, others @ ..]) = (packets.as_slice().first(), *parsed) else {
+                break End::Over;
+            };
+            let Parsed::Known(probe) = next else { break End::Unusual };
+            if packet.port != received {
+                break End::Over;
+            }
+            // Asked for once: that they are this frame's is checked each time.
+            let bytes = pool.bytes_mut(&packet.frame);
+            let Some((destination, source)) = frame::station_bits(bytes) else {
+                break End::Unusual;
+            };
+            if destination != own || addresses.is_port(source) {
+                break End::Unusual;
+            }
+            let Some(known) = flow_cache.known(probe) else { break End::Unusual };
+            if known.way.port != port {
+                break End::Over;
+            }
+            let subscriber = whose_before(slot, bytes);
+            if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
+                break End::Unusual;
+            }
+            *parsed = others;
+            let Some(UnroutedPacket { mut frame, arrival, .. }) = packets.next() else {
+                break End::Over;
+            };
+            count += 1;
+            bytes_received += frame.len() as u64;
+            pool.trim(&mut frame, frame_len(probe));
+            let mut queued = queued(frame, arrival, probe, &known, subscriber, framing);
+            let pin = Pin { next_hop: 0, ttl: probe.ttl };
+            if slot.is_others {
+                break End::Others(queued, pin);
+            }
+            slot.control_until(arrival, pool);
+            let at = agenda.entry_time(arrival);
+            let verdict = slot.judge(&mut queued, pin, at, pool, classifier, &mut admissions.lists);
+            if verdict != Verdict::Pass {
+                break End::Held(queued, verdict, at);
+            }
+            slot.enter_judged(queued, at, pool, &mut admissions.lists);
+        };
+        let total = &mut ports[received.index()].count;
+        total.rx_packets += count;
+        total.rx_segments += count;
+        total.rx_bytes += bytes_received;
+        total.forwarded += count;
+        end
+    }
+}
