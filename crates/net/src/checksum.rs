@@ -102,13 +102,14 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum(0).add_u16(!checksum).add_u16(!old).add_u16(new).checksum()
 }
 
-/// The same where the word is the one with the time to live and is 0x0100 less, whatever it was.
+/// The same, as it lies in the header, where the word is the one with the time to live and is 0x0100
+/// less, whatever it was.
 #[inline]
 #[must_use]
-pub const fn after_hop(checksum: u16) -> u16 {
-    // HC' = ~(~HC + ~m + m'), and ~0x0100 + 0 is 0xfeff.
-    let (sum, carry) = (!checksum).overflowing_add(0xfeff);
-    !(sum.wrapping_add(carry as u16))
+pub const fn after_hop(checksum: [u8; 2]) -> [u8; 2] {
+    // HC' = ~(~HC + ~m + m'), in any order of bytes.
+    let (sum, carry) = (!u16::from_ne_bytes(checksum)).overflowing_add(!u16::from_ne_bytes([1, 0]));
+    (!(sum.wrapping_add(carry as u16))).to_ne_bytes()
 }
 
 /// Computes the transport checksum of a whole IP packet anew, for frames that hosts handed over
@@ -166,7 +167,8 @@ mod tests {
     #[test]
     fn a_hop_changes_the_checksum_as_its_word_does() {
         for checksum in 0..=u16::MAX {
-            assert_eq!(after_hop(checksum), update(checksum, 0x0100, 0), "{checksum:#x}");
+            let after = u16::from_be_bytes(after_hop(checksum.to_be_bytes()));
+            assert_eq!(after, update(checksum, 0x0100, 0), "{checksum:#x}");
         }
     }
 

@@ -123,8 +123,7 @@ pub fn forward_usual(frame: &mut [u8], stations: &[u8; 12]) -> Result<(), Reason
     };
     head[..12].copy_from_slice(stations);
     head[22] = head[22].wrapping_sub(1);
-    let checksum = u16::from_be_bytes([head[24], head[25]]);
-    [head[24], head[25]] = checksum::after_hop(checksum).to_be_bytes();
+    [head[24], head[25]] = checksum::after_hop([head[24], head[25]]);
     Ok(())
 }
 

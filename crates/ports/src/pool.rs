@@ -42,13 +42,17 @@ pub struct Frame {
     len: u32,
     offset: u16,
     pool: u32,
-    partial_checksum: bool,
-    /// The kernel's header of the frame lies at the start of its buffer.
-    described: bool,
+    /// [`PARTIAL`], [`DESCRIBED`]: in one byte, which copies of it need not look at.
+    flags: u8,
     segments: u16,
     /// Bytes of headers that each segment has.
     headers: u16,
 }
+
+/// See [`Frame::partial_checksum`].
+const PARTIAL: u8 = 1;
+/// The kernel's header of the frame lies at the start of its buffer.
+const DESCRIBED: u8 = 2;
 
 impl Frame {
     /// How many frames it is on the wire: one, but for a super-frame that is kept whole.
@@ -85,28 +89,27 @@ impl Frame {
     /// [takes](crate::Port::takes_whole) super-frames tells the kernel by it what is left to do.
     #[must_use]
     pub const fn is_described(&self) -> bool {
-        self.described
+        self.flags & DESCRIBED != 0
     }
 
     /// Whether the sender left the transport checksum for the hardware to complete: the field holds
     /// only the sum over the pseudo header, and whoever sends the frame on must complete it.
     #[must_use]
     pub const fn partial_checksum(&self) -> bool {
-        self.partial_checksum
+        self.flags & PARTIAL != 0
     }
 
     /// Whether it is one frame on the wire, as it lies there.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
-        !self.partial_checksum && self.segments == 1
+        !self.partial_checksum() && self.segments == 1
     }
 
     /// Sets what [`Frame::partial_checksum`] tells.
     pub const fn set_partial_checksum(&mut self, partial: bool) {
-        self.partial_checksum = partial;
-        // What the kernel said of it holds no longer.
-        self.described &= partial;
+        // What the kernel said of it holds no longer, if it is complete.
+        self.flags = if partial { self.flags | PARTIAL } else { 0 };
     }
 }
 
@@ -352,8 +355,7 @@ impl FramePool {
             len: len as u32,
             offset: offset as u16,
             pool: self.id,
-            partial_checksum: false,
-            described: false,
+            flags: 0,
             segments: 1,
             headers: 0,
         }
@@ -379,14 +381,14 @@ impl FramePool {
         let at = self.start(frame) - usize::from(frame.offset);
         if usize::from(frame.offset) >= DESCRIPTION {
             self.region.slice_mut(at, DESCRIPTION).copy_from_slice(&header);
-            frame.described = true;
+            frame.flags |= DESCRIBED;
         }
     }
 
     /// What the kernel says of a frame, if that was [kept](Self::describe) with it.
     pub(crate) fn description(&self, frame: &Frame) -> Option<&[u8; DESCRIPTION]> {
         let at = self.start(frame) - usize::from(frame.offset);
-        frame.described.then(|| self.region.slice(at, DESCRIPTION).first_chunk())?
+        frame.is_described().then(|| self.region.slice(at, DESCRIPTION).first_chunk())?
     }
 
     /// A frame that holds a copy of `bytes`; `None` if no buffer is free or if `bytes` does not
@@ -405,7 +407,7 @@ impl FramePool {
     /// super-frame.
     pub fn duplicate(&mut self, frame: &Frame) -> Option<Frame> {
         let source = self.start(frame);
-        if frame.described || self.is_super(frame) {
+        if frame.is_described() || self.is_super(frame) {
             return None;
         }
         let copy = Frame { index: self.free.pop()?, ..*frame };
@@ -431,6 +433,15 @@ impl FramePool {
         } else {
             self.free.push(frame.index);
         }
+    }
+
+    /// Gives the buffers of many frames back.
+    ///
+    /// # Panics
+    /// If one of them belongs to another pool.
+    pub fn release_all(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
+        self.free.reserve(frames.len());
+        frames.for_each(|frame| self.release(frame));
     }
 
     /// The frame's bytes.

@@ -178,6 +178,7 @@ impl Histogram {
         if upper == Nanos::MAX { lower } else { Nanos(lower.0 + (upper.0 - lower.0) / 2) }
     }
 
+    #[inline]
     fn index_of(duration: Nanos) -> usize {
         let octave = (duration.0 | 1).ilog2();
         if octave < FIRST_OCTAVE {

@@ -352,7 +352,8 @@ macro_rules! disciplines {
             fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
                 each_arm!($arms, self, s => s.enqueue(now, packet, dropped))
             }
-            fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
+            #[inline]
+            fn bypass(&mut self, now: Nanos, packet: &dyn Packet) -> Option<Treated> {
                 each_arm!($arms, self, s => s.bypass(now, packet))
             }
             fn bypasses(&self) -> bool {

@@ -110,7 +110,7 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
         }
     }
 
-    fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
         self.queue.is_empty().then_some(Treated::Queued)
     }
 

@@ -258,7 +258,7 @@ impl<P: Packet> Lct<P> {
     }
 
     /// The class that a packet is queued in.
-    fn class_of(&self, packet: &P) -> usize {
+    fn class_of(&self, packet: &dyn Packet) -> usize {
         let class = packet.class().index();
         if class < self.queues.len() { class } else { 0 }
     }
@@ -293,7 +293,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     }
 
     /// The class is alone, so it is served at once, unless module 2 has it wait.
-    fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, now: Nanos, packet: &dyn Packet) -> Option<Treated> {
         let k = self.class_of(packet);
         let held = self.config.module2 && now < self.dt[k];
         if self.busy.count > 0 || held {

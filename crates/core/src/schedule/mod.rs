@@ -171,7 +171,7 @@ pub trait Scheduler<P: Packet> {
     /// discipline keeps of all its packets, and says how it was treated; what it keeps of single
     /// flows only while something waits, it need not touch. `None`: nothing changed, use the two
     /// calls. Disciplines without such a way keep this default.
-    fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
         None
     }
 

@@ -363,7 +363,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     /// A first packet of a flow that is not active, as no flow is while nothing waits. What the
     /// flow has to spare stays as it is.
-    fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
         let length = packet.wire_len();
         if !self.bypasses()
             || !self.room.takes(length)

@@ -357,7 +357,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     /// The first packet of a flow that is not listed, as none is while nothing waits.
-    fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
         let length = packet.wire_len();
         if self.total.packets > 0
             || !self.room.takes(length)

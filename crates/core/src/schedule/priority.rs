@@ -150,7 +150,7 @@ impl<P: Packet> Scheduler<P> for Priority<P> {
         Treated::Queued
     }
 
-    fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
         self.bypasses().then_some(Treated::Queued)
     }
 

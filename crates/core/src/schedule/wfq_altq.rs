@@ -315,7 +315,7 @@ impl<P: Packet> WfqAltq<P> {
     }
 
     /// The queue that `packet` belongs to.
-    fn queue_of(&self, packet: &P) -> usize {
+    fn queue_of(&self, packet: &dyn Packet) -> usize {
         match self.config.select {
             QueueSelect::Class => {
                 let index = packet.class().index();
@@ -490,7 +490,7 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     }
 
     /// The ring turns as it would for the packet; only the packet is not stored.
-    fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
+    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
         let length = packet.ip_len();
         let too_long = self.config.drop == DropRule::Longest && length > self.config.high_water;
         if self.queues.busy() > 0 || too_long {

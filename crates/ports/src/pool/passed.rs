@@ -114,7 +114,7 @@ impl FramePool {
         Known {
             segments: frame.segments,
             headers: frame.headers,
-            partial_checksum: frame.partial_checksum,
+            partial_checksum: frame.partial_checksum(),
             description: self.description(frame).copied(),
         }
     }
@@ -128,7 +128,7 @@ impl FramePool {
             self.bytes_mut(&frame).copy_from_slice(bytes);
             frame
         };
-        frame.partial_checksum = known.partial_checksum;
+        frame.set_partial_checksum(known.partial_checksum);
         if let Some(description) = known.description {
             self.describe(&mut frame, description);
         }

@@ -5,10 +5,11 @@ use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler, Sharing, Treated};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
-use evenkeel_ports::FramePool;
+use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
-use super::packet::{QueuedPacket, wire_len_of};
+use super::known::KnownPacket;
+use super::packet::{QueuedPacket, leaving, wire_len_of};
 use super::parsed::Classifier;
 use super::port::PortSlot;
 use super::subscribers::Behind;
@@ -61,21 +62,59 @@ impl PortSlot {
         admission.decide(at, queued, pin, &waiting, lists)
     }
 
+    /// Whether nobody but the link has to do with a packet that enters it.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_others
+            && self.control.is_none()
+            && self.behind.is_none()
+            && self.admission.is_none()
+            && self.line.is_none()
+            && self.seen.is_none()
+    }
+
+    /// A packet of a known flow enters a [plain](Self::is_plain) link.
+    #[inline(always)] // most of it is not made if it passes
+    pub(super) fn enter_plain(
+        &mut self,
+        packet: KnownPacket<'_>,
+        frame: Frame,
+        at: Nanos,
+        pool: &mut FramePool,
+    ) {
+        self.busiest.see(&packet);
+        match self.link.pass(at, &packet, self.tx_room()) {
+            Some(_) => self.tx.push_back(frame),
+            None => drop(self.queue(packet.queued(frame, UNKNOWN), at, pool)),
+        }
+    }
+
+    /// Frames that `tx` still takes.
+    #[inline]
+    fn tx_room(&self) -> usize {
+        self.room.saturating_sub(self.tx.len())
+    }
+
     /// A packet whose subscriber has been looked for enters the link without being asked.
     #[inline(always)] // or the packet is copied once more
-    fn enter(&mut self, mut queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
+    fn enter(&mut self, queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
         self.busiest.see(&queued);
-        let room = self.room.saturating_sub(self.tx.len());
-        if let Some(treated) = self.link.pass(at, &queued, room) {
-            if let Some(line) = &mut self.line {
-                line.leaves(at, &queued, pool.bytes(&queued.frame));
-            }
-            if let Some(seen) = &mut self.seen {
-                seen.left(at, &queued, pool.bytes(&queued.frame), None);
-            }
-            self.tx.push_back(queued.leave(pool));
-            return treated;
+        let Some(treated) = self.link.pass(at, &queued, self.tx_room()) else {
+            return self.queue(queued, at, pool);
+        };
+        if let Some(line) = &mut self.line {
+            line.leaves(at, &queued, pool.bytes(&queued.frame));
         }
+        if let Some(seen) = &mut self.seen {
+            seen.left(at, &queued, pool.bytes(&queued.frame), None);
+        }
+        let QueuedPacket { frame, marked, .. } = queued;
+        self.tx.push_back(leaving(frame, marked, pool));
+        treated
+    }
+
+    /// A packet that does not pass the link waits in it, if it may.
+    #[inline]
+    fn queue(&mut self, mut queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
         if self.link.scheduler().reads_acks() {
             queued.note_ack(pool.bytes(&queued.frame));
         }

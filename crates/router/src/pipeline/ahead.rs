@@ -97,11 +97,7 @@ impl Pipeline {
     /// Finds the packets of known flows, and parses the others. Whether what links keep of some
     /// flow is on its way from memory, and how many are known.
     #[inline]
-    fn look_up_flows(
-        &self,
-        packets: &[UnroutedPacket],
-        parsed: &mut Vec<Parsed>,
-    ) -> (bool, usize) {
+    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) -> (bool, usize) {
         parsed.extend(packets.iter().map(|packet| {
             let bytes = self.pool.bytes(&packet.frame);
             let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);

@@ -6,9 +6,7 @@
 //! packet.
 
 use evenkeel_core::flow_table::PackedFlow;
-use evenkeel_core::{Class, Nanos};
-
-use super::packet::QueuedPacket;
+use evenkeel_core::{Class, Nanos, Packet};
 
 /// Gaps are 1 to this, so one packet of `(1 + GAP) / 2` is looked at.
 const GAP: u64 = 31;
@@ -65,7 +63,7 @@ impl Busiest {
 
     /// A packet is given to the link.
     #[inline(always)] // a decrement and a branch
-    pub(super) fn see(&mut self, packet: &QueuedPacket) {
+    pub(super) fn see(&mut self, packet: &dyn Packet) {
         self.left -= 1;
         if self.left == 0 {
             self.look(packet);
@@ -73,16 +71,17 @@ impl Busiest {
     }
 
     #[cold]
-    fn look(&mut self, packet: &QueuedPacket) {
+    fn look(&mut self, packet: &dyn Packet) {
         // xorshift64: nobody gains by knowing it.
         self.drawn ^= self.drawn << 13;
         self.drawn ^= self.drawn >> 7;
         self.drawn ^= self.drawn << 17;
         self.left = 1 + self.drawn % GAP;
-        self.turn(packet.arrival);
-        let set = packet.flow_hash as usize % (PLACES / WAYS) * WAYS;
+        self.turn(packet.arrival());
+        let (flow, hash, class) = (packet.packed_flow(), packet.flow_hash(), packet.class());
+        let set = hash as usize % (PLACES / WAYS) * WAYS;
         let set = &mut self.places[set..set + WAYS];
-        let same = |place: &Option<Place>| place.is_some_and(|of| of.flow == packet.flow);
+        let same = |place: &Option<Place>| place.is_some_and(|of| of.flow == flow);
         let weight = |place: &Option<Place>| place.map_or(0, |of| of.now.bytes + of.before.bytes);
         let at = set.iter().position(same).unwrap_or_else(|| {
             // The least loses its place.
@@ -91,13 +90,12 @@ impl Busiest {
         let place = &mut set[at];
         if !same(place) {
             let (before, now) = (Sum::default(), Sum::default());
-            let QueuedPacket { flow, flow_hash: hash, class, .. } = *packet;
             *place = Some(Place { flow, hash, class, before, now });
         }
         if let Some(of) = place {
-            of.class = packet.class;
-            of.now.packets += u64::from(packet.frame.segments());
-            of.now.bytes += u64::from(packet.ip_len);
+            of.class = class;
+            of.now.packets += u64::from(packet.segments());
+            of.now.bytes += packet.ip_len().0;
         }
     }
 

@@ -1,9 +1,11 @@
 //! Packets of [known](super::flow_cache) flows that are judged or measured on their way from their
 //! port to their link. The others go [straight](super::straight).
 
-use evenkeel_core::Nanos;
 use evenkeel_core::admit::Pin;
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::Framing;
+use evenkeel_core::packet::Ecn;
+use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::Frame;
 
@@ -50,36 +52,83 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let queued = queued(packet.frame, packet.arrival, probe, known, subscriber, framing);
+        let packet_known = KnownPacket { probe, known, arrival: packet.arrival, framing };
+        let queued = packet_known.queued(packet.frame, subscriber);
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
         self.enqueue_at(link, queued, pin, packet.arrival);
     }
 }
 
-/// A packet of a known flow, as it waits in its link.
-#[inline(always)] // or it is copied once more
-pub(super) fn queued(
-    frame: Frame,
-    arrival: Nanos,
-    probe: &Probe,
-    known: &Known,
-    subscriber: u32,
-    framing: Framing,
-) -> QueuedPacket {
-    QueuedPacket {
-        frame,
-        flow: probe.flow.packed(),
-        flow_hash: known.hash,
-        arrival,
-        ip_len: probe.ip_len.into(),
-        wire_len: framing.of(probe.ip_len.into()).0 as u32,
-        subscriber,
-        class: known.class,
-        port: PortIndex(known.way.port),
-        ecn: probe.ecn,
-        marked: false,
-        acks: Acks::default(),
-        originated: false,
+/// A packet of a known flow on its way to its link, before it is known whether it has to wait
+/// there: what is asked of it is made then.
+pub(super) struct KnownPacket<'a> {
+    pub(super) probe: &'a Probe,
+    pub(super) known: &'a Known,
+    pub(super) arrival: Nanos,
+    /// Of the link.
+    pub(super) framing: Framing,
+}
+
+impl KnownPacket<'_> {
+    /// As it waits in the link.
+    #[inline(always)] // or it is copied once more
+    pub(super) fn queued(&self, frame: Frame, subscriber: u32) -> QueuedPacket {
+        let Self { probe, known, arrival, .. } = *self;
+        QueuedPacket {
+            frame,
+            flow: probe.flow.packed(),
+            flow_hash: known.hash,
+            arrival,
+            ip_len: probe.ip_len.into(),
+            wire_len: self.wire_len().0 as u32,
+            subscriber,
+            class: known.class,
+            port: PortIndex(known.way.port),
+            ecn: probe.ecn,
+            marked: false,
+            acks: Acks::default(),
+            originated: false,
+        }
+    }
+}
+
+impl Packet for KnownPacket<'_> {
+    #[inline]
+    fn ip_len(&self) -> Bytes {
+        Bytes(self.probe.ip_len.into())
+    }
+
+    #[inline]
+    fn wire_len(&self) -> Bytes {
+        self.framing.of(self.probe.ip_len.into())
+    }
+
+    #[inline]
+    fn class(&self) -> Class {
+        self.known.class
+    }
+
+    fn flow(&self) -> FlowKey {
+        self.packed_flow().unpack()
+    }
+
+    fn packed_flow(&self) -> PackedFlow {
+        self.probe.flow.packed()
+    }
+
+    #[inline]
+    fn flow_hash(&self) -> u64 {
+        self.known.hash
+    }
+
+    #[inline]
+    fn arrival(&self) -> Nanos {
+        self.arrival
+    }
+
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.probe.ecn
     }
 }
 

@@ -105,11 +105,17 @@ impl QueuedPacket {
 
     /// The frame as it leaves.
     pub(super) fn leave(self, pool: &mut FramePool) -> Frame {
-        if self.marked {
-            rewrite::mark(pool.bytes_mut(&self.frame));
-        }
-        self.frame
+        leaving(self.frame, self.marked, pool)
     }
+}
+
+/// A frame as it leaves.
+#[inline]
+pub(super) fn leaving(frame: Frame, marked: bool, pool: &mut FramePool) -> Frame {
+    if marked {
+        rewrite::mark(pool.bytes_mut(&frame));
+    }
+    frame
 }
 
 impl Packet for QueuedPacket {

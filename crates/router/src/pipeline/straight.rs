@@ -12,11 +12,12 @@ use std::vec::Drain;
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_net::{frame, rewrite};
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
-use super::known::{frame_len, queued};
+use super::known::{KnownPacket, frame_len};
 use super::packet::{QueuedPacket, UnroutedPacket};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
@@ -83,6 +84,7 @@ impl Pipeline {
         let Self { pool, ports, flow_cache, addresses, agenda, admissions, classifier, .. } = self;
         let slot = &mut ports[link];
         let framing = slot.link.framing();
+        let plain = slot.is_plain();
         let (mut count, mut bytes_received) = (0, 0);
         let end = loop {
             let (Some(packet), [next, others @ ..]) = (packets.as_slice().first(), *parsed) else {
@@ -104,7 +106,7 @@ impl Pipeline {
             if known.way.port != port {
                 break End::Over;
             }
-            let subscriber = whose_before(slot, bytes);
+            let subscriber = if plain { UNKNOWN } else { whose_before(slot, bytes) };
             if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
                 break End::Unusual;
             }
@@ -115,7 +117,12 @@ impl Pipeline {
             count += 1;
             bytes_received += frame.len() as u64;
             pool.trim(&mut frame, frame_len(probe));
-            let mut queued = queued(frame, arrival, probe, &known, subscriber, framing);
+            let packet = KnownPacket { probe, known: &known, arrival, framing };
+            if plain {
+                slot.enter_plain(packet, frame, agenda.entry_time(arrival), pool);
+                continue;
+            }
+            let mut queued = packet.queued(frame, subscriber);
             let pin = Pin { next_hop: 0, ttl: probe.ttl };
             if slot.is_others {
                 break End::Others(queued, pin);
