@@ -231,17 +231,18 @@ impl Port for MemoryPort {
         }
         let longest = wire.slot;
         let (mut sent, mut bytes, mut free) = (0, 0, wire.free());
-        for frame in frames.range(..taken) {
+        for _ in 0..taken {
+            let Some(frame) = frames.pop_front() else { break };
             if frame.len() > longest {
                 counters.drop_one(Reason::PortRefused);
             } else if let Some((slot, place)) = free.next() {
-                slot.write(place, pool.bytes(frame), frame.partial_checksum());
+                slot.write(place, pool.bytes(&frame), frame.partial_checksum());
                 bytes += frame.len() as u64;
                 sent += 1;
             }
+            pool.release(frame);
         }
         drop(free);
-        pool.release_all(frames.drain(..taken));
         wire.pushed(sent);
         counters.tx_frames += sent as u64;
         counters.tx_bytes += bytes;

@@ -435,15 +435,6 @@ impl FramePool {
         }
     }
 
-    /// Gives the buffers of many frames back.
-    ///
-    /// # Panics
-    /// If one of them belongs to another pool.
-    pub fn release_all(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
-        self.free.reserve(frames.len());
-        frames.for_each(|frame| self.release(frame));
-    }
-
     /// The frame's bytes.
     ///
     /// # Panics

@@ -10,7 +10,15 @@ use crate::units::{BitRate, Nanos, Ppm};
 impl Admission {
     /// When [`tick`](Self::tick) has something to do.
     #[must_use]
+    #[inline]
     pub fn next_tick(&self) -> Nanos {
+        debug_assert_eq!(self.due, self.when_due(), "nobody has looked since something changed");
+        self.due
+    }
+
+    /// What [`next_tick`](Self::next_tick) tells, looked for after each call that may change it:
+    /// it is asked for every packet.
+    pub(super) fn when_due(&self) -> Nanos {
         let eccm = self
             .eccm
             .as_ref()
@@ -51,6 +59,7 @@ impl Admission {
                 }
             }
         }
+        self.due = self.when_due();
     }
 
     fn estimate_load(&mut self, now: Nanos, observed: &Observed) {

@@ -67,7 +67,9 @@ impl Admission {
             self.last = Last::Listed(id, hash);
             return self.pass(Rule::Protected);
         }
-        self.unlisted(now, packet, (key, listed), pin, backlogs, lists)
+        let verdict = self.unlisted(now, packet, (key, listed), pin, backlogs, lists);
+        self.due = self.when_due();
+        verdict
     }
 
     /// The decision about a packet of a flow that is not protected, or was `silent` for too long

@@ -208,6 +208,8 @@ pub struct Admission {
     peers: Option<Peers>,
     fair_due: Nanos,
     load_due: Nanos,
+    /// See [`Admission::next_tick`].
+    due: Nanos,
     forced: Option<Forced>,
     /// Until when the link counts as congested for the choice of paths.
     costly_until: Nanos,
@@ -252,6 +254,7 @@ impl Admission {
             peers: None,
             fair_due: now.saturating_add(config.fair_rate_interval),
             load_due: now.saturating_add(config.load_interval),
+            due: Nanos::ZERO,
             forced: None,
             costly_until: Nanos::ZERO,
             down_since: None,
@@ -343,6 +346,7 @@ impl Admission {
         if let Some(eccm) = &mut self.eccm {
             eccm.estimated(now, congested, false);
         }
+        self.due = self.when_due();
         Ok(())
     }
 
@@ -479,6 +483,7 @@ impl Admission {
         if let Some(eccm) = &mut self.eccm {
             eccm.estimated(now, false, true);
         }
+        self.due = self.when_due();
     }
 
     /// The state now. Allocates for the list of users.

@@ -44,24 +44,4 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     pub fn looks_up_flows(&self) -> bool {
         !(self.is_idle() && self.scheduler.bypasses())
     }
-
-    /// Begins to read what finds the flow of this hash: for all packets of a burst, then
-    /// [`prefetch`](Self::prefetch) for all, then the first [`enqueue`](Self::enqueue). False:
-    /// packets pass the discipline by, nothing is read.
-    #[inline]
-    pub fn prefetch_bucket(&self, flow_hash: u64) -> bool {
-        let stays = self.looks_up_flows();
-        if stays {
-            self.scheduler.prefetch_bucket(flow_hash);
-        }
-        stays
-    }
-
-    /// Begins to read what [`enqueue`](Self::enqueue) of a packet with this flow hash will read.
-    #[inline]
-    pub fn prefetch(&self, flow_hash: u64) {
-        if self.looks_up_flows() {
-            self.scheduler.prefetch(flow_hash);
-        }
-    }
 }

@@ -17,11 +17,12 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, FlowsConfig, Observed, RouterLists};
-use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_core::settings::SettingError;
 use evenkeel_ports::FramePool;
 
 use super::egress::OutgoingLink;
+use super::packet::QueuedPacket;
 use super::port::PortSlot;
 use super::subscribers::Behind;
 use crate::snapshot::AdmissionSnapshot;
@@ -74,29 +75,14 @@ impl PortSlot {
         self.admission = Some(admission);
     }
 
-    /// Whether admission or scheduler look up the flow of a packet, as things are.
-    pub(super) fn looks_up_flows(&self) -> bool {
-        self.admission.is_some() || self.link.looks_up_flows()
-    }
-
-    /// Prefetches what finds the flow of this hash in admission and scheduler. False: neither will
-    /// look for it.
+    /// Where admission and scheduler look up the flow of a packet, as things are.
     #[inline]
-    pub(super) fn prefetch_buckets(&self, flow_hash: u64) -> bool {
-        if let Some(admission) = &self.admission {
-            admission.prefetch_bucket(flow_hash);
+    pub(super) fn tables(&self) -> FlowTables<'_> {
+        let looks = self.link.looks_up_flows();
+        FlowTables {
+            admission: self.admission.as_deref(),
+            scheduler: looks.then_some(self.link.scheduler()),
         }
-        self.link.prefetch_bucket(flow_hash) || self.admission.is_some()
-    }
-
-    /// Prefetches what admission and scheduler keep of the flow of this hash, once
-    /// [the buckets](Self::prefetch_buckets) have come.
-    #[inline]
-    pub(super) fn prefetch(&self, flow_hash: u64) {
-        if let Some(admission) = &self.admission {
-            admission.prefetch(flow_hash);
-        }
-        self.link.prefetch(flow_hash);
     }
 
     /// When the admission of the link has something to do.
@@ -111,6 +97,39 @@ impl PortSlot {
             admission.link_up(now, &observed(&self.link, now));
         } else {
             admission.link_down(now);
+        }
+    }
+}
+
+/// What a link will look up of the flow of a packet.
+#[derive(Clone, Copy)]
+pub(super) struct FlowTables<'a> {
+    admission: Option<&'a Admission>,
+    scheduler: Option<&'a AnyScheduler<QueuedPacket>>,
+}
+
+impl FlowTables<'_> {
+    /// Prefetches what finds the flow of this hash. False: nothing will look for it.
+    #[inline]
+    pub(super) fn prefetch_buckets(self, flow_hash: u64) -> bool {
+        if let Some(admission) = self.admission {
+            admission.prefetch_bucket(flow_hash);
+        }
+        if let Some(scheduler) = self.scheduler {
+            scheduler.prefetch_bucket(flow_hash);
+        }
+        self.admission.is_some() || self.scheduler.is_some()
+    }
+
+    /// Prefetches what is kept of the flow of this hash, once
+    /// [the buckets](Self::prefetch_buckets) have come.
+    #[inline]
+    pub(super) fn prefetch(self, flow_hash: u64) {
+        if let Some(admission) = self.admission {
+            admission.prefetch(flow_hash);
+        }
+        if let Some(scheduler) = self.scheduler {
+            scheduler.prefetch(flow_hash);
         }
     }
 }

@@ -9,7 +9,7 @@ use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
 use super::known::KnownPacket;
-use super::packet::{QueuedPacket, leaving, wire_len_of};
+use super::packet::{QueuedPacket, wire_len_of};
 use super::parsed::Classifier;
 use super::port::PortSlot;
 use super::subscribers::Behind;
@@ -94,27 +94,46 @@ impl PortSlot {
         self.room.saturating_sub(self.tx.len())
     }
 
-    /// A packet whose subscriber has been looked for enters the link without being asked.
-    #[inline(always)] // or the packet is copied once more
-    fn enter(&mut self, queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
-        self.busiest.see(&queued);
-        let Some(treated) = self.link.pass(at, &queued, self.tx_room()) else {
-            return self.queue(queued, at, pool);
-        };
+    /// Lets a packet whose subscriber has been looked for pass the link, if nothing has to be
+    /// decided: it leaves at once. `None`: it has to [queue](Self::queue).
+    #[inline(always)] // in a run of packets most of it is known
+    pub(super) fn passes(
+        &mut self,
+        queued: &QueuedPacket,
+        at: Nanos,
+        pool: &FramePool,
+    ) -> Option<Treated> {
+        self.busiest.see(queued);
+        let treated = self.link.pass(at, queued, self.tx_room())?;
         if let Some(line) = &mut self.line {
-            line.leaves(at, &queued, pool.bytes(&queued.frame));
+            line.leaves(at, queued, pool.bytes(&queued.frame));
         }
         if let Some(seen) = &mut self.seen {
-            seen.left(at, &queued, pool.bytes(&queued.frame), None);
+            seen.left(at, queued, pool.bytes(&queued.frame), None);
         }
-        let QueuedPacket { frame, marked, .. } = queued;
-        self.tx.push_back(leaving(frame, marked, pool));
-        treated
+        Some(treated)
+    }
+
+    /// A packet whose subscriber has been looked for enters the link without being asked.
+    #[inline]
+    fn enter(&mut self, queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
+        match self.passes(&queued, at, pool) {
+            Some(treated) => {
+                self.tx.push_back(queued.leave(pool));
+                treated
+            }
+            None => self.queue(queued, at, pool),
+        }
     }
 
     /// A packet that does not pass the link waits in it, if it may.
     #[inline]
-    fn queue(&mut self, mut queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
+    pub(super) fn queue(
+        &mut self,
+        mut queued: QueuedPacket,
+        at: Nanos,
+        pool: &mut FramePool,
+    ) -> Treated {
         if self.link.scheduler().reads_acks() {
             queued.note_ack(pool.bytes(&queued.frame));
         }
@@ -122,16 +141,9 @@ impl PortSlot {
         link.queue(at, queued, &mut egress)
     }
 
-    /// A packet that was [let in](Self::judge) enters the link.
-    #[inline(always)] // or the packet is copied once more
-    pub(super) fn enter_judged(
-        &mut self,
-        queued: QueuedPacket,
-        at: Nanos,
-        pool: &mut FramePool,
-        lists: &mut RouterLists,
-    ) {
-        let treated = self.enter(queued, at, pool);
+    /// How a packet was treated that the admission has let in.
+    #[inline]
+    pub(super) fn tell_treated(&mut self, at: Nanos, treated: Treated, lists: &mut RouterLists) {
         if let Some(admission) = &mut self.admission {
             admission.treated(at, treated, lists);
         }
@@ -160,7 +172,8 @@ impl Pipeline {
             Verdict::Pass => {
                 self.enters(port, &queued, at);
                 let Self { ports, pool, admissions, .. } = self;
-                ports[port].enter_judged(queued, at, pool, &mut admissions.lists);
+                let treated = ports[port].enter(queued, at, pool);
+                ports[port].tell_treated(at, treated, &mut admissions.lists);
             }
             verdict => self.hold(port, queued, verdict, at),
         }

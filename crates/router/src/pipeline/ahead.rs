@@ -21,7 +21,9 @@ use evenkeel_net::policy::{LARGE_TABLE, LookupKey, Origin};
 use evenkeel_ports::Frame;
 
 use super::Pipeline;
+use super::admission::FlowTables;
 use super::fairdrop::FairDrop;
+use super::flow_cache::Probe;
 use super::packet::{UnroutedPacket, VECTOR};
 use super::parsed::{PacketMeta, Parsed};
 use super::port::PortSlot;
@@ -69,7 +71,7 @@ impl Pipeline {
                 meta.route = Some(route);
             }
             if let Some(out) = self.port_after(packet, meta) {
-                fetches |= out.prefetch_buckets(meta.flow_hash);
+                fetches |= out.tables().prefetch_buckets(meta.flow_hash);
             }
         }
         fetches
@@ -78,18 +80,35 @@ impl Pipeline {
     /// Begins to read what links keep of the flows. The bucket says where that is; for the first
     /// flows it has come by now.
     fn prefetch_flows(&self, packets: &[UnroutedPacket], parsed: &[Parsed]) {
+        let mut last = None;
         for (parsed, packet) in parsed.iter().zip(packets) {
             match parsed {
                 Parsed::Ip(meta) => {
                     if let Some(out) = self.port_after(packet, meta) {
-                        out.prefetch(meta.flow_hash);
+                        out.tables().prefetch(meta.flow_hash);
                     }
                 }
-                Parsed::Known(probe) => {
-                    let (port, hash) = self.flow_cache.onward(probe);
-                    self.ports[port].prefetch(hash);
-                }
+                Parsed::Known(probe) => self.tables_after(probe, &mut last).prefetch(probe.hash),
                 Parsed::Other | Parsed::Invalid(_) => {}
+            }
+        }
+    }
+
+    /// Where the link of a packet's way looks up flows. Nearly all packets of a vector go the way
+    /// of the one before, which is the `last`.
+    #[inline]
+    fn tables_after<'a>(
+        &'a self,
+        probe: &Probe,
+        last: &mut Option<(u16, FlowTables<'a>)>,
+    ) -> FlowTables<'a> {
+        match *last {
+            Some((way, tables)) if way == probe.way => tables,
+            _ => {
+                let link = self.ports[self.flow_cache.port(probe.way)].link_at;
+                let tables = self.ports[link].tables();
+                *last = Some((probe.way, tables));
+                tables
             }
         }
     }
@@ -103,27 +122,20 @@ impl Pipeline {
             let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
             probe.map_or(Parsed::Other, Parsed::Known)
         }));
-        let (mut fetches, mut known) = (false, 0);
-        // Nearly all packets of a vector leave by the port of the one before.
-        let mut last = (usize::MAX, false);
+        let (mut fetches, mut known, mut last) = (false, 0, None);
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
             let found = match parsed {
-                Parsed::Known(probe) => self.flow_cache.find(probe),
+                Parsed::Known(probe) => self.flow_cache.find(probe).then_some(probe),
                 _ => None,
             };
-            let Some((port, hash)) = found else {
+            let Some(probe) = found else {
                 *parsed = self.parse(&packet.frame);
                 continue;
             };
             known += 1;
-            if port != last.0 {
-                last = (port, self.ports[port].looks_up_flows());
-            }
-            if last.1 {
-                fetches |= self.ports[port].prefetch_buckets(hash);
-            }
+            fetches |= self.tables_after(probe, &mut last).prefetch_buckets(probe.hash);
             if let Some(fairdrop) = &self.fairdrop {
-                fairdrop.prefetch(hash);
+                fairdrop.prefetch(probe.hash);
             }
         }
         (fetches, known)

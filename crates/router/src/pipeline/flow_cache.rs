@@ -78,9 +78,13 @@ struct Bucket([Place; PLACES]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) flow: UsualFlow,
+    /// Its hash, once it has been found.
+    pub(super) hash: u64,
     /// The first place of its bucket, or its own.
     at: u32,
     pub(super) ip_len: u16,
+    /// The number of its way, once it has been found.
+    pub(super) way: u16,
     pub(super) ttl: u8,
     pub(super) ecn: Ecn,
 }
@@ -158,7 +162,7 @@ impl FlowCache {
         let flow = flow.received_by(port);
         let bucket = self.bucket(flow);
         read_ahead(&self.buckets, bucket);
-        Some(Probe { flow, at: (bucket * PLACES) as u32, ip_len, ttl, ecn })
+        Some(Probe { flow, hash: 0, at: (bucket * PLACES) as u32, ip_len, way: 0, ttl, ecn })
     }
 
     #[inline]
@@ -166,30 +170,29 @@ impl FlowCache {
         self.hasher.words(flow.words()) as usize & (self.buckets.len() - 1)
     }
 
-    /// Finds the flow of a packet, if its way was found out before and holds for the packet. Gives
-    /// the outgoing port and the hash of the flow.
+    /// Finds the flow of a packet, if its way was found out before; whether it was.
     #[inline]
-    pub(super) fn find(&self, probe: &mut Probe) -> Option<(usize, u64)> {
-        let Bucket(places) = self.buckets.get(probe.at as usize / PLACES)?;
+    pub(super) fn find(&self, probe: &mut Probe) -> bool {
+        let Some(Bucket(places)) = self.buckets.get(probe.at as usize / PLACES) else {
+            return false;
+        };
         let holds = |place: &Place| place.flow == probe.flow && place.epoch == self.epoch;
-        let at = places.iter().position(holds)?;
+        let Some(at) = places.iter().position(holds) else { return false };
         let Place { hash, way, .. } = places[at];
-        let (Way { port, mtu, .. }, _) = self.ways[usize::from(way & !CAME) % WAYS];
+        (probe.hash, probe.way) = (hash, way & !CAME);
         probe.at += at as u32;
-        (probe.ttl > 1 && probe.ip_len <= mtu).then_some((port.into(), hash))
+        true
     }
 
-    /// The outgoing port and the hash of the flow of a packet that was [found](Self::find).
+    /// The outgoing port of a way.
     #[inline]
-    pub(super) fn onward(&self, probe: &Probe) -> (usize, u64) {
-        let Bucket(places) = &self.buckets[probe.at as usize / PLACES];
-        let Place { hash, way, .. } = places[probe.at as usize % PLACES];
-        let (Way { port, .. }, _) = self.ways[usize::from(way & !CAME) % WAYS];
-        (port.into(), hash)
+    pub(super) fn port(&self, way: u16) -> usize {
+        let (Way { port, .. }, _) = self.ways[usize::from(way) % WAYS];
+        port.into()
     }
 
     /// What is known of the flow of a packet that was [found](Self::find), unless another flow has
-    /// its place by now. The flow keeps its place.
+    /// its place by now, or its way does not take this packet. The flow keeps its place.
     #[inline]
     pub(super) fn known(&mut self, probe: &Probe) -> Option<Known> {
         let Bucket(places) = self.buckets.get_mut(probe.at as usize / PLACES)?;
@@ -197,9 +200,13 @@ impl FlowCache {
         if place.flow != probe.flow || place.epoch != self.epoch {
             return None;
         }
-        let (way, _) = self.ways[usize::from(place.way & !CAME) % WAYS];
         place.way |= CAME;
-        Some(Known { way, hash: place.hash, class: place.class })
+        let (way, _) = self.ways[usize::from(place.way & !CAME) % WAYS];
+        (probe.ttl > 1 && probe.ip_len <= way.mtu).then_some(Known {
+            way,
+            hash: place.hash,
+            class: place.class,
+        })
     }
 
     /// Remembers where the packets go that look like this one.
@@ -281,9 +288,10 @@ mod tests {
             let held = self.pool.alloc_from(&bytes).unwrap();
             let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
             self.pool.release(held);
-            if let Some(found) = self.cache.find(&mut probe) {
-                assert_eq!(found, (usize::from(flow % 3), u64::from(flow)));
-                assert_eq!(self.cache.known(&probe).unwrap().hash, u64::from(flow));
+            if self.cache.find(&mut probe) {
+                let known = self.cache.known(&probe).unwrap();
+                assert_eq!((known.way.port, known.hash), (flow % 3, u64::from(flow)));
+                assert_eq!(self.cache.port(probe.way), usize::from(flow % 3));
                 return true;
             }
             let way = Way { mtu: 1500, port: flow % 3, ..Way::default() };

@@ -52,8 +52,8 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let packet_known = KnownPacket { probe, known, arrival: packet.arrival, framing };
-        let queued = packet_known.queued(packet.frame, subscriber);
+        let of = KnownPacket::new(probe, known, packet.arrival, framing);
+        let queued = of.queued(packet.frame, subscriber);
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
         self.enqueue_at(link, queued, pin, packet.arrival);
     }
@@ -62,28 +62,36 @@ impl Pipeline {
 /// A packet of a known flow on its way to its link, before it is known whether it has to wait
 /// there: what is asked of it is made then.
 pub(super) struct KnownPacket<'a> {
-    pub(super) probe: &'a Probe,
-    pub(super) known: &'a Known,
-    pub(super) arrival: Nanos,
+    probe: &'a Probe,
+    hash: u64,
+    class: Class,
+    port: u16,
+    arrival: Nanos,
     /// Of the link.
-    pub(super) framing: Framing,
+    framing: Framing,
 }
 
-impl KnownPacket<'_> {
+impl<'a> KnownPacket<'a> {
+    #[inline]
+    pub(super) fn new(probe: &'a Probe, known: &Known, arrival: Nanos, framing: Framing) -> Self {
+        let Known { way, hash, class } = *known;
+        Self { probe, hash, class, port: way.port, arrival, framing }
+    }
+
     /// As it waits in the link.
     #[inline(always)] // or it is copied once more
     pub(super) fn queued(&self, frame: Frame, subscriber: u32) -> QueuedPacket {
-        let Self { probe, known, arrival, .. } = *self;
+        let Self { probe, hash, class, port, arrival, .. } = *self;
         QueuedPacket {
             frame,
             flow: probe.flow.packed(),
-            flow_hash: known.hash,
+            flow_hash: hash,
             arrival,
             ip_len: probe.ip_len.into(),
             wire_len: self.wire_len().0 as u32,
             subscriber,
-            class: known.class,
-            port: PortIndex(known.way.port),
+            class,
+            port: PortIndex(port),
             ecn: probe.ecn,
             marked: false,
             acks: Acks::default(),
@@ -105,7 +113,7 @@ impl Packet for KnownPacket<'_> {
 
     #[inline]
     fn class(&self) -> Class {
-        self.known.class
+        self.class
     }
 
     fn flow(&self) -> FlowKey {
@@ -118,7 +126,7 @@ impl Packet for KnownPacket<'_> {
 
     #[inline]
     fn flow_hash(&self) -> u64 {
-        self.known.hash
+        self.hash
     }
 
     #[inline]

@@ -48,11 +48,12 @@ impl Receiver {
         let taken = port.rx_burst(pool, now, &mut self.burst, burst);
         let frames = self.burst.len();
         let last = self.burst.last().map(|last| last.arrival);
-        let orders = self.inbox.len() as u32..;
-        let packets = self.burst.drain(..).zip(orders).map(|(received, order)| {
-            UnroutedPacket::received(PortIndex(at as u16), order, received)
-        });
-        self.inbox.extend(packets);
+        let (port, mut order) = (PortIndex(at as u16), self.inbox.len() as u32);
+        self.inbox.extend(self.burst.drain(..).map(|received| {
+            let packet = UnroutedPacket::received(port, order, received);
+            order += 1;
+            packet
+        }));
         Burst { taken, frames, last }
     }
 

@@ -18,7 +18,7 @@ use evenkeel_net::{frame, rewrite};
 use super::Pipeline;
 use super::fairdrop::FairDrop;
 use super::known::{KnownPacket, frame_len};
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{QueuedPacket, UnroutedPacket, leaving};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
 
@@ -51,7 +51,7 @@ impl Pipeline {
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
         while let [Parsed::Known(probe), ..] = parsed {
-            let port = self.flow_cache.onward(probe).0;
+            let port = self.flow_cache.port(probe.way);
             let link = self.ports[port].link_at;
             match self.forward_run(parsed, packets, port as u16, link) {
                 End::Over => {}
@@ -117,7 +117,7 @@ impl Pipeline {
             count += 1;
             bytes_received += frame.len() as u64;
             pool.trim(&mut frame, frame_len(probe));
-            let packet = KnownPacket { probe, known: &known, arrival, framing };
+            let packet = KnownPacket::new(probe, &known, arrival, framing);
             if plain {
                 slot.enter_plain(packet, frame, agenda.entry_time(arrival), pool);
                 continue;
@@ -133,7 +133,15 @@ impl Pipeline {
             if verdict != Verdict::Pass {
                 break End::Held(queued, verdict, at);
             }
-            slot.enter_judged(queued, at, pool, &mut admissions.lists);
+            let treated = match slot.passes(&queued, at, pool) {
+                Some(treated) => {
+                    let QueuedPacket { frame, marked, .. } = queued;
+                    slot.tx.push_back(leaving(frame, marked, pool));
+                    treated
+                }
+                None => slot.queue(queued, at, pool),
+            };
+            slot.tell_treated(at, treated, &mut admissions.lists);
         };
         let total = &mut ports[received.index()].count;
         total.rx_packets += count;
