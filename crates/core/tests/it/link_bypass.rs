@@ -210,7 +210,7 @@ proptest! {
 fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let now = Nanos::ZERO;
     let one = packet(0, 0, Bytes(1_000), now);
-    let mut idle = Pdrr::new(PdrrConfig::default()).unwrap();
+    let mut idle = Pdrr::<TestPacket>::new(PdrrConfig::default()).unwrap();
     assert!(idle.bypasses());
     assert_eq!(idle.bypass(now, &one), Some(Treated::Priority));
     assert_eq!(idle.meters().priority_bytes, Some(Bytes(1_038)));
@@ -223,9 +223,11 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     // A flow that ran empty a moment ago has to be looked up; a packet that the buffer does not
     // take has to be dropped.
     let afl_linger = Nanos::from_millis(1);
-    let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
+    let mut lingering =
+        Pdrr::<TestPacket>::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
     assert_eq!(lingering.bypass(now, &one), None);
     let buffer = Buffer::bytes(Bytes(1_538));
-    let mut small = Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
+    let mut small =
+        Pdrr::<TestPacket>::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
     assert_eq!(small.bypass(now, &packet(1, 0, Bytes(1_501), now)), None);
 }

@@ -80,7 +80,6 @@ impl Pipeline {
         if !from.up || from.peer.is_some() {
             return End::Unusual;
         }
-        self.agenda.touch(link);
         let Self { pool, ports, flow_cache, addresses, agenda, admissions, classifier, .. } = self;
         let slot = &mut ports[link];
         let framing = slot.link.framing();
@@ -104,7 +103,8 @@ impl Pipeline {
             }
             let Some(known) = flow_cache.known(probe) else { break End::Unusual };
             if known.way.port != port {
-                break End::Over;
+                // Of the first, whose port was looked up: its way has become another since.
+                break if count > 0 { End::Over } else { End::Unusual };
             }
             let subscriber = if plain { UNKNOWN } else { whose_before(slot, bytes) };
             if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
@@ -143,6 +143,9 @@ impl Pipeline {
             };
             slot.tell_treated(at, treated, &mut admissions.lists);
         };
+        if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
+            agenda.touch(link);
+        }
         let total = &mut ports[received.index()].count;
         total.rx_packets += count;
         total.rx_segments += count;
