@@ -55,6 +55,17 @@ const PARTIAL: u8 = 1;
 const DESCRIBED: u8 = 2;
 
 impl Frame {
+    /// No frame: what is left where one was taken from. No pool has it, so its use panics.
+    pub const NOTHING: Self = Self {
+        index: u32::MAX,
+        len: 0,
+        offset: 0,
+        pool: u32::MAX,
+        flags: 0,
+        segments: 1,
+        headers: 0,
+    };
+
     /// How many frames it is on the wire: one, but for a super-frame that is kept whole.
     #[must_use]
     pub const fn segments(&self) -> u16 {
@@ -295,6 +306,18 @@ impl FramePool {
     pub const fn memory(buffers: usize, buffer: usize) -> u64 {
         let numbers = (buffers + SUPER_FRAMES) * size_of::<u32>();
         (with_rows(buffers, buffer) * buffer + numbers) as u64
+    }
+
+    /// Frames that a pool of `buffers` buffers holds at most, super-frames included.
+    #[must_use]
+    pub const fn most_frames_of(buffers: usize) -> usize {
+        if buffers == 0 { 0 } else { buffers + SUPER_FRAMES }
+    }
+
+    /// Frames that it holds at most, super-frames included.
+    #[must_use]
+    pub const fn most_frames(&self) -> usize {
+        Self::most_frames_of(self.buffers)
     }
 
     /// The longest frame a fresh buffer takes, bytes.

@@ -14,7 +14,7 @@ use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
 use crate::handing::Handing;
-use crate::pipeline::{FlowCache, QueuedPacket, Translations};
+use crate::pipeline::{FlowCache, QueuedPacket, Store, Translations};
 
 /// A flow on a list of flows.
 const LISTED: u64 = 80;
@@ -73,8 +73,14 @@ impl Footprint {
             entries.map(|entry| (entry.prefixes.len() + entry.l2.len()) as u64).sum::<u64>()
         };
         let directories = config.trees.iter().map(keys).sum::<u64>() * DIRECTED;
-        let per_worker =
-            WORKER + directories + known + ports * RINGS + fairdrop + lists(&config.flows);
+        let records = Store::memory(router.buffers as usize);
+        let per_worker = WORKER
+            + records
+            + directories
+            + known
+            + ports * RINGS
+            + fairdrop
+            + lists(&config.flows);
         let under_way = if config.hands_on() {
             (workers - 1) * Handing::memory(router.buffer_size.0)
         } else {

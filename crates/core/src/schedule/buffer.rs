@@ -43,9 +43,9 @@ words! {
 const FLOW_MEMORY: u64 = 208;
 
 /// Upper bound of the bytes of memory that so many flows, or queues that flows are hashed to, take
-/// with so many packets, each of `packet` bytes: whole lines of the cache, and the links apart.
+/// with so many packets, each of `packet` bytes, with its links in halves of lines of the cache.
 pub(super) fn memory_of_flows(flows: u32, packets: u32, packet: u64) -> u64 {
-    let packets = u64::from(packets) * (packet.next_multiple_of(64) + 40);
+    let packets = u64::from(packets) * (packet + 24).next_multiple_of(32);
     u64::from(flows) * FLOW_MEMORY + packets
 }
 

@@ -19,11 +19,11 @@ use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, FlowsConfig, Observed, RouterLists};
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_core::settings::SettingError;
-use evenkeel_ports::FramePool;
 
 use super::egress::OutgoingLink;
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
+use super::store::Store;
 use super::subscribers::Behind;
 use crate::snapshot::AdmissionSnapshot;
 
@@ -56,7 +56,7 @@ impl Admissions {
 impl PortSlot {
     /// Lets the admission of the link do what is due up to `now`, each at its own instant.
     #[inline]
-    pub(super) fn admit_until(&mut self, now: Nanos, pool: &mut FramePool) {
+    pub(super) fn admit_until(&mut self, now: Nanos, pool: &mut Store) {
         // Asked for every packet, and rarely due: only then is it worth moving it out.
         if self.admission_due().is_some_and(|due| due <= now) {
             self.estimate_now(now, pool);
@@ -64,7 +64,7 @@ impl PortSlot {
     }
 
     #[cold]
-    fn estimate_now(&mut self, now: Nanos, pool: &mut FramePool) {
+    fn estimate_now(&mut self, now: Nanos, pool: &mut Store) {
         let Some(mut admission) = self.admission.take() else { return };
         while admission.next_tick() <= now {
             let at = late_tick(&admission, now);

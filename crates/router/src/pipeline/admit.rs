@@ -9,9 +9,10 @@ use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
 use super::known::KnownPacket;
-use super::packet::{QueuedPacket, wire_len_of};
+use super::packet::{PacketRecord, QueuedPacket, leaving, wire_len_of};
 use super::parsed::Classifier;
 use super::port::PortSlot;
+use super::store::Store;
 use super::subscribers::Behind;
 use crate::mirror::NeighbourRequest;
 
@@ -31,7 +32,7 @@ impl Waiting for Queues<'_> {
     }
 }
 
-impl QueuedPacket {
+impl PacketRecord {
     /// Looks whose it is, if that is not known.
     #[inline]
     fn find_subscriber(&mut self, behind: &Behind, pool: &FramePool) {
@@ -46,10 +47,10 @@ impl PortSlot {
     #[inline(always)] // or what is asked once for a run of packets is asked for each
     pub(super) fn judge(
         &mut self,
-        queued: &mut QueuedPacket,
+        queued: &mut PacketRecord,
         pin: Pin,
         at: Nanos,
-        pool: &mut FramePool,
+        pool: &mut Store,
         classifier: &Classifier,
         lists: &mut RouterLists,
     ) -> Verdict {
@@ -79,12 +80,12 @@ impl PortSlot {
         packet: KnownPacket<'_>,
         frame: Frame,
         at: Nanos,
-        pool: &mut FramePool,
+        pool: &mut Store,
     ) {
         self.busiest.see(&packet);
         match self.link.pass(at, &packet, self.tx_room()) {
             Some(_) => self.tx.push_back(frame),
-            None => drop(self.queue(packet.queued(frame, UNKNOWN), at, pool)),
+            None => drop(self.queue(pool.queued(packet.record(frame, UNKNOWN)), at, pool)),
         }
     }
 
@@ -99,7 +100,7 @@ impl PortSlot {
     #[inline(always)] // in a run of packets most of it is known
     pub(super) fn passes(
         &mut self,
-        queued: &QueuedPacket,
+        queued: &PacketRecord,
         at: Nanos,
         pool: &FramePool,
     ) -> Option<Treated> {
@@ -116,13 +117,13 @@ impl PortSlot {
 
     /// A packet whose subscriber has been looked for enters the link without being asked.
     #[inline]
-    fn enter(&mut self, queued: QueuedPacket, at: Nanos, pool: &mut FramePool) -> Treated {
+    fn enter(&mut self, queued: PacketRecord, at: Nanos, pool: &mut Store) -> Treated {
         match self.passes(&queued, at, pool) {
             Some(treated) => {
-                self.tx.push_back(queued.leave(pool));
+                self.tx.push_back(leaving(queued.frame, queued.marked, pool));
                 treated
             }
-            None => self.queue(queued, at, pool),
+            None => self.queue(pool.queued(queued), at, pool),
         }
     }
 
@@ -132,10 +133,11 @@ impl PortSlot {
         &mut self,
         mut queued: QueuedPacket,
         at: Nanos,
-        pool: &mut FramePool,
+        pool: &mut Store,
     ) -> Treated {
         if self.link.scheduler().reads_acks() {
-            queued.note_ack(pool.bytes(&queued.frame));
+            let bytes = pool.bytes(&queued.frame);
+            queued.note_ack(bytes);
         }
         let (link, mut egress) = self.outgoing(pool);
         link.queue(at, queued, &mut egress)
@@ -157,7 +159,7 @@ impl Pipeline {
     pub(super) fn enqueue_at(
         &mut self,
         port: usize,
-        mut queued: QueuedPacket,
+        mut queued: PacketRecord,
         pin: Pin,
         at: Nanos,
     ) {
@@ -180,7 +182,7 @@ impl Pipeline {
     }
 
     /// A packet enters a link without being asked. How it was treated is in the link's meters, too.
-    pub(super) fn enter(&mut self, port: usize, mut queued: QueuedPacket, at: Nanos) -> Treated {
+    pub(super) fn enter(&mut self, port: usize, mut queued: PacketRecord, at: Nanos) -> Treated {
         if let Some(behind) = &self.ports[port].behind {
             queued.find_subscriber(behind, &self.pool);
         }
@@ -190,7 +192,7 @@ impl Pipeline {
 
     /// A packet is about to enter a link.
     #[inline]
-    fn enters(&mut self, port: usize, queued: &QueuedPacket, at: Nanos) {
+    fn enters(&mut self, port: usize, queued: &PacketRecord, at: Nanos) {
         self.agenda.touch(port);
         if self.watching.is_some() {
             self.watch_queued(port, queued, at);
@@ -200,7 +202,7 @@ impl Pipeline {
     /// A packet that the admission of a link does not let pass is refused, or goes by the second
     /// link.
     #[cold]
-    pub(super) fn hold(&mut self, port: usize, queued: QueuedPacket, verdict: Verdict, at: Nanos) {
+    pub(super) fn hold(&mut self, port: usize, queued: PacketRecord, verdict: Verdict, at: Nanos) {
         match verdict {
             Verdict::Refuse(reason) => self.refuse_at_link(port, queued, reason, at),
             Verdict::Divert => self.divert(port, queued, at),
@@ -208,14 +210,15 @@ impl Pipeline {
         }
     }
 
-    fn refuse_at_link(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
+    fn refuse_at_link(&mut self, port: usize, queued: PacketRecord, reason: Reason, at: Nanos) {
+        let queued = self.pool.queued(queued);
         let (link, mut egress) = self.outgoing(port);
         link.refuse(at, queued, reason, &mut egress);
     }
 
     /// Sends a packet by the second link of `port`. Its next hop there must be known: no packet
     /// waits for it.
-    fn divert(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
+    fn divert(&mut self, port: usize, queued: PacketRecord, at: Nanos) {
         let admission = self.settings.links[port].admission.as_ref();
         let to = admission.and_then(|admission| {
             let second = &admission.second_link;
@@ -241,7 +244,7 @@ impl Pipeline {
         let slot = &mut self.ports[to];
         let wire_len = wire_len_of(slot.link.framing(), &queued.frame).0 as u32;
         let queued =
-            QueuedPacket { wire_len, subscriber: UNKNOWN, port: PortIndex(to as u16), ..queued };
+            PacketRecord { wire_len, subscriber: UNKNOWN, port: PortIndex(to as u16), ..queued };
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
         let _ = self.enter(to, queued, at);

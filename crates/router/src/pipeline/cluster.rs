@@ -23,10 +23,11 @@ use evenkeel_config::ClusterSection;
 use evenkeel_core::settings::{SettingError, Settings as _};
 use evenkeel_core::{BitRate, Bytes, Nanos, Packet as _, Reason};
 use evenkeel_net::PortIndex;
-use evenkeel_ports::{Frame, FramePool};
+use evenkeel_ports::Frame;
 
 use super::counters::ByReason;
 use super::packet::QueuedPacket;
+use super::store::Store;
 use crate::error::CommandError;
 
 /// After an event the living share as configured again within this time.
@@ -147,19 +148,19 @@ impl Around {
     }
 
     /// What was granted is dropped instead.
-    fn take_back(&mut self, granted: Granted, reason: Reason, pool: &mut FramePool) {
+    fn take_back(&mut self, granted: Granted, reason: Reason, pool: &mut Store) {
         let queue = &mut self.queues[granted.queue];
         queue.granted_packets -= 1;
         queue.granted_bytes -= granted.packet.ip_len().0;
         queue.dropped[reason.index()] += 1;
-        pool.release(granted.packet.into_frame());
+        pool.discard(granted.packet);
     }
 }
 
 /// The forwarder during a call of the engine.
 struct Acting<'a> {
     around: &'a mut Around,
-    pool: &'a mut FramePool,
+    pool: &'a mut Store,
 }
 
 impl Forwarder for Acting<'_> {
@@ -379,27 +380,27 @@ impl ClusterRole {
     }
 
     /// Takes a frame of the exchange. The engine may broadcast while it reads.
-    pub(super) fn receive(&mut self, now: Nanos, frame: &[u8], pool: &mut FramePool) {
+    pub(super) fn receive(&mut self, now: Nanos, frame: &[u8], pool: &mut Store) {
         if let Some(engine) = &mut self.engine {
             engine.on_frame(now, frame, &mut Acting { around: &mut self.around, pool });
         }
     }
 
     /// A packet enters the queue of one of the links.
-    pub(super) fn enqueue(&mut self, link: u16, packet: QueuedPacket, pool: &mut FramePool) {
+    pub(super) fn enqueue(&mut self, link: u16, packet: QueuedPacket, pool: &mut Store) {
         let around = &mut self.around;
         let queue = &mut around.queues[usize::from(link) * around.classes + packet.class().index()];
         queue.in_packets += 1;
         if queue.packets.len() >= around.limit {
             queue.dropped[Reason::QueueFull.index()] += 1;
-            return pool.release(packet.into_frame());
+            return pool.discard(packet);
         }
         queue.bytes += packet.ip_len().0;
         queue.packets.push_back(packet);
     }
 
     /// Runs what the engine has to do up to `now`.
-    pub(super) fn run_engine(&mut self, now: Nanos, pool: &mut FramePool) {
+    pub(super) fn run_engine(&mut self, now: Nanos, pool: &mut Store) {
         self.drop_what_is_stale(pool);
         let Some(engine) = &mut self.engine else { return };
         let mut acting = Acting { around: &mut self.around, pool };
@@ -414,7 +415,7 @@ impl ClusterRole {
     /// After a pause in which the balancers have given its flows to others: what waits here is of
     /// the class that could not be sent, and nothing comes after it. It would take a forwarder, and
     /// with it a link of each round, from the class that is owed it. What is sent in no time stays.
-    fn drop_what_is_stale(&mut self, pool: &mut FramePool) {
+    fn drop_what_is_stale(&mut self, pool: &mut Store) {
         let Some(time) = self.engine.as_mut().and_then(Engine::take_away) else { return };
         let around = &self.around;
         let packets = around.queues.iter().map(|queue| queue.packets.len()).sum::<usize>();
@@ -461,7 +462,7 @@ impl ClusterRole {
         &mut self,
         port: Option<PortIndex>,
         reason: Reason,
-        pool: &mut FramePool,
+        pool: &mut Store,
     ) {
         let around = &mut self.around;
         let meant = |of: u16| port.is_none_or(|port| port.0 == of);
@@ -472,7 +473,7 @@ impl ClusterRole {
             queue.bytes = 0;
             for packet in queue.packets.drain(..) {
                 queue.dropped[reason.index()] += 1;
-                pool.release(packet.into_frame());
+                pool.discard(packet);
             }
         }
         around.of_old_window = 0;

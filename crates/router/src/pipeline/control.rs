@@ -12,7 +12,7 @@ impl PortSlot {
     /// pause of more than an interval it does at once what it missed: what it measures is then as
     /// long as the pause.
     #[inline]
-    pub(super) fn control_until(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
+    pub(super) fn control_until(&mut self, now: Nanos, pool: &mut super::store::Store) {
         // Asked for every packet, and rarely due: only then is it worth moving it out.
         if self.control_due().is_some_and(|due| due <= now) {
             self.control_now(now, pool);
@@ -20,7 +20,7 @@ impl PortSlot {
     }
 
     #[cold]
-    fn control_now(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
+    fn control_now(&mut self, now: Nanos, pool: &mut super::store::Store) {
         let Some(mut controller) = self.control.take() else { return };
         while controller.due() <= now {
             let late = now - controller.due() > controller.config().interval;

@@ -7,12 +7,13 @@ use evenkeel_core::link::{Link, LinkSink};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::PortIndex;
-use evenkeel_ports::{Frame, FramePool};
+use evenkeel_ports::Frame;
 
 use super::counters::ByReason;
 use super::line::Line;
 use super::losses::Losses;
 use super::packet::QueuedPacket;
+use super::store::Store;
 use super::watched::Seen;
 
 /// The link of a port, with one of the built-in disciplines or a user's own.
@@ -25,7 +26,7 @@ pub(super) const TX_QUEUE: usize = 1024;
 
 /// Takes what leaves a link.
 pub(super) struct Egress<'a> {
-    pub(super) pool: &'a mut FramePool,
+    pub(super) pool: &'a mut Store,
     /// The port whose link it is.
     pub(super) port: PortIndex,
     pub(super) tx: &'a mut VecDeque<Frame>,
@@ -60,7 +61,7 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
             self.tx.push_back(packet.leave(self.pool));
         } else {
             self.tx_dropped[Reason::PortRefused.index()] += 1;
-            self.pool.release(packet.into_frame());
+            self.pool.discard(packet);
         }
     }
 
@@ -70,6 +71,6 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         }
         // The link's meters have counted it.
         self.losses.dropped(at, packet.flow_hash, reason);
-        self.pool.release(packet.into_frame());
+        self.pool.discard(packet);
     }
 }

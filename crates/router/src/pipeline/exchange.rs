@@ -6,7 +6,7 @@ use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
 use super::cluster::ClusterRole;
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{PacketRecord, UnroutedPacket};
 use super::port::{LinkState, PortSlot};
 
 impl Pipeline {
@@ -48,11 +48,11 @@ impl Pipeline {
     }
 
     /// A packet enters the queue of one of the cluster's links.
-    pub(super) fn queue_for_cluster(&mut self, link: u16, packet: QueuedPacket) {
+    pub(super) fn queue_for_cluster(&mut self, link: u16, packet: PacketRecord) {
         self.ports[packet.port.index()].busiest.see(&packet);
         match &mut self.cluster {
-            Some(role) => role.enqueue(link, packet, &mut self.pool),
-            None => self.pool.release(packet.into_frame()),
+            Some(role) => role.enqueue(link, self.pool.queued(packet), &mut self.pool),
+            None => self.pool.release(packet.frame),
         }
     }
 
@@ -71,6 +71,7 @@ impl Pipeline {
         while let Some((port, packet)) =
             self.cluster.as_mut().and_then(ClusterRole::pop_of_old_window)
         {
+            let packet = self.pool.opened(packet);
             let _ = self.enter(port, packet, entry);
             // When the link has more to do is asked when the round's links advance.
             let _ = self.ports[port].advance(entry, &mut self.pool);
@@ -80,6 +81,7 @@ impl Pipeline {
         while let Some((port, packet)) =
             self.cluster.as_mut().and_then(|role| role.pop_granted(now))
         {
+            let packet = self.pool.opened(packet);
             let _ = self.enter(port, packet, entry);
         }
     }

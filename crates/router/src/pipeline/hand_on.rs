@@ -30,7 +30,7 @@ use evenkeel_ports::Frame;
 use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
-use super::packet::{Acks, QueuedPacket};
+use super::packet::{Acks, PacketRecord};
 use crate::handing::{Handed, HandedPacket};
 
 impl Pipeline {
@@ -45,7 +45,7 @@ impl Pipeline {
         &mut self,
         port: usize,
         cluster: Option<u16>,
-        queued: QueuedPacket,
+        queued: PacketRecord,
         pin: Pin,
     ) {
         let count = &mut self.ports[port].count;
@@ -71,7 +71,7 @@ impl Pipeline {
         let handed = Handed { port: port as u16, frame_len, packet: Some(packet) };
         let goes = self.hand.as_mut().is_some_and(|hand| hand.put(handed, bytes));
         count.handed_lost += u64::from(!goes);
-        self.pool.release(queued.into_frame());
+        self.pool.release(queued.frame);
     }
 
     /// Hands a frame of the exchange, which came by a port, to the first worker. One that finds no
@@ -153,7 +153,7 @@ impl Pipeline {
         let &HandedPacket { flow, flow_hash, arrival, ip_len, wire_len, class, .. } = handed;
         let &HandedPacket { port: leaves, originated, ecn, marked, pin, .. } = handed;
         let subscriber = if knows { handed.subscriber } else { UNKNOWN };
-        let queued = QueuedPacket {
+        let queued = PacketRecord {
             frame,
             flow,
             flow_hash,

@@ -40,6 +40,7 @@ use evenkeel_ports::{Frame, FramePool, PortCounters, RxFrame};
 use super::egress::{Egress, TX_QUEUE};
 use super::packet::{QueuedPacket, UnroutedPacket};
 use super::port::PortSlot;
+use super::store::Store;
 use super::{Buffers, Pipeline};
 use crate::snapshot::{LinkSnapshot, RemovedSnapshot};
 
@@ -74,10 +75,11 @@ impl Translate<QueuedPacket> for Translator<'_> {
             Some(Some(at)) => packet.port = PortIndex(*at as u16),
             _ => return Err((packet, Reason::LinkDown)),
         }
-        match self.frame(packet.frame) {
-            Ok(frame) => Ok(QueuedPacket { frame, ..packet }),
-            Err(frame) => Err((QueuedPacket { frame, ..packet }, Reason::NoBuffer)),
-        }
+        let frame = std::mem::replace(&mut packet.frame, Frame::NOTHING);
+        let moved = self.frame(frame);
+        let is_here = moved.is_ok();
+        packet.frame = moved.unwrap_or_else(|frame| frame);
+        if is_here { Ok(packet) } else { Err((packet, Reason::NoBuffer)) }
     }
 }
 
@@ -85,7 +87,7 @@ impl Translate<QueuedPacket> for Translator<'_> {
 #[derive(Default)]
 pub(super) struct HandoverSink {
     pub(super) sent: VecDeque<QueuedPacket>,
-    pub(super) dropped: Vec<Frame>,
+    pub(super) dropped: Vec<QueuedPacket>,
 }
 
 impl LinkSink<QueuedPacket> for HandoverSink {
@@ -100,14 +102,14 @@ impl LinkSink<QueuedPacket> for HandoverSink {
 
     fn dropped(&mut self, _at: Nanos, packet: QueuedPacket, _reason: Reason) {
         // The link's meters have counted it.
-        self.dropped.push(packet.into_frame());
+        self.dropped.push(packet);
     }
 }
 
 /// What the old pipeline had, in terms of the new one.
 struct Inherited {
     /// The old pool, if frames are copied from it.
-    copied_from: Option<FramePool>,
+    copied_from: Option<Store>,
     /// By class of the old pipeline.
     classes: Vec<Class>,
     /// By port of the old pipeline.
@@ -149,7 +151,7 @@ impl Pipeline {
         let kept = buffers == Buffers::Kept;
         old.finish_shared(now);
         self.flow_cache.begin_epoch();
-        let old_pool = std::mem::replace(&mut old.pool, FramePool::new(0));
+        let old_pool = std::mem::replace(&mut old.pool, Store::new(FramePool::new(0)));
         let copied_from = if kept {
             self.pool = old_pool;
             None
@@ -206,7 +208,7 @@ impl Pipeline {
     pub(super) fn drain_waiting(
         &mut self,
         new_ports: &[Option<usize>],
-        mut pool: Option<&mut FramePool>,
+        mut pool: Option<&mut Store>,
     ) -> Vec<(usize, UnroutedPacket)> {
         let mut waiting = Vec::new();
         self.neighbours.release_all();
@@ -293,7 +295,7 @@ impl Pipeline {
         let mut translator = Translator {
             classes: &inherited.classes,
             ports: &inherited.ports,
-            from: inherited.copied_from.as_ref(),
+            from: inherited.copied_from.as_deref(),
             to: &mut self.pool,
         };
         let mut leaving = HandoverSink::default();
@@ -310,9 +312,9 @@ impl Pipeline {
                 other => new.crossing.push((other, packet.leave(&mut self.pool))),
             }
         }
-        for frame in leaving.dropped {
-            if self.pool.owns(&frame) {
-                self.pool.release(frame);
+        for packet in leaving.dropped {
+            if self.pool.owns(&packet.frame) {
+                self.pool.discard(packet);
             }
         }
         self.take_over_admission(now, at, admission);
@@ -328,7 +330,7 @@ impl Pipeline {
     ) {
         let UnroutedPacket { frame, arrival, order, port: _, originated } = packet;
         let port = PortIndex(at as u16);
-        let from = inherited.copied_from.as_ref();
+        let from = inherited.copied_from.as_deref();
         let Inherited { classes, ports, .. } = inherited;
         let mut translator = Translator { classes, ports, from, to: &mut self.pool };
         match translator.frame(frame) {
@@ -346,7 +348,7 @@ impl Pipeline {
         now: Nanos,
         mut slot: PortSlot,
         classes: &[String],
-        pool: Option<&mut FramePool>,
+        pool: Option<&mut Store>,
     ) {
         let pool = pool.unwrap_or(&mut self.pool);
         let (link, mut egress) = slot.outgoing(pool);

@@ -12,7 +12,7 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
 use super::flow_cache::{Known, Probe};
-use super::packet::{Acks, ETHERNET_HEADER, QueuedPacket, UnroutedPacket, wire_len};
+use super::packet::{Acks, ETHERNET_HEADER, PacketRecord, UnroutedPacket, wire_len};
 
 impl Pipeline {
     /// Forwards a packet of a known flow where it is judged or measured.
@@ -53,7 +53,7 @@ impl Pipeline {
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
         let of = KnownPacket::new(probe, known, packet.arrival, framing);
-        let queued = of.queued(packet.frame, subscriber);
+        let queued = of.record(packet.frame, subscriber);
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
         self.enqueue_at(link, queued, pin, packet.arrival);
     }
@@ -78,11 +78,11 @@ impl<'a> KnownPacket<'a> {
         Self { probe, hash, class, port: way.port, arrival, framing }
     }
 
-    /// As it waits in the link.
+    /// What is known of it where it waits.
     #[inline(always)] // or it is copied once more
-    pub(super) fn queued(&self, frame: Frame, subscriber: u32) -> QueuedPacket {
+    pub(super) fn record(&self, frame: Frame, subscriber: u32) -> PacketRecord {
         let Self { probe, hash, class, port, arrival, .. } = *self;
-        QueuedPacket {
+        PacketRecord {
             frame,
             flow: probe.flow.packed(),
             flow_hash: hash,

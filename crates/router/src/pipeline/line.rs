@@ -28,7 +28,7 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::stamps::Stamps;
 
 use super::Pipeline;
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{PacketRecord, UnroutedPacket};
 use super::port::PortSlot;
 use crate::handing::Answer;
 use crate::snapshot::{FollowSnapshot, FollowStep};
@@ -104,7 +104,7 @@ impl Line {
     }
 
     /// The frame of a packet leaves.
-    pub(super) fn leaves(&mut self, at: Nanos, packet: &QueuedPacket, frame: &[u8]) {
+    pub(super) fn leaves(&mut self, at: Nanos, packet: &PacketRecord, frame: &[u8]) {
         if self.followers.is_empty() && !self.sample.has(at, packet.flow_hash) {
             return;
         }

@@ -88,6 +88,7 @@ mod round;
 mod routing;
 mod service;
 mod sharing;
+mod store;
 mod straight;
 mod subscribers;
 mod tables;
@@ -142,6 +143,7 @@ use routing::Routing;
 use service::Services;
 use sharing::Part;
 pub use sharing::WorkerShares;
+pub(crate) use store::Store;
 pub(crate) use subscribers::Directories;
 pub(crate) use translations::{Translations, wanted as follows_translations};
 pub use tunnels::Tunnels;
@@ -210,7 +212,7 @@ impl Settings {
 pub struct Pipeline {
     settings: Settings,
     started: Nanos,
-    pool: FramePool,
+    pool: Store,
     ports: Vec<PortSlot>,
     /// The ports whose links others use, too.
     shared_links: Vec<usize>,
@@ -371,6 +373,7 @@ impl Pipeline {
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
         let buffer_size = section.buffer_size.0 as usize;
         let pool = FramePool::with_buffer_size(section.buffers as usize, buffer_size);
+        let pool = Store::new(pool);
         let unusable = || Some(Arc::clone(settings.shares.as_ref()?.unusable()));
         let balancer = |section| BalancerRole::new(section, unusable());
         let mut pipeline = Self {

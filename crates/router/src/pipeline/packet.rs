@@ -1,11 +1,15 @@
 //! A packet before it is routed, and as it waits in an outgoing link.
 
+use std::ops::{Deref, DerefMut};
+
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::Framing;
 use evenkeel_core::packet::{Ack, Ecn};
-use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
+use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, read_ahead};
 use evenkeel_net::{PortIndex, acks, rewrite};
 use evenkeel_ports::{Frame, FramePool, RxFrame};
+
+use super::store::Store;
 
 /// Frames taken from one port in one round.
 pub const BURST: usize = 256;
@@ -33,10 +37,16 @@ impl UnroutedPacket {
     }
 }
 
-/// A packet in an outgoing link: all that a discipline may ask, and the handle of its frame. At
-/// most 96 bytes, so that queues of thousands stay in the cache's reach.
+/// A packet in an outgoing link, as disciplines hold it: the handle of its [record](PacketRecord).
+/// Queues of thousands stay in the cache's reach, and what goes from queue to queue is 8 bytes.
 #[derive(Debug)]
-pub struct QueuedPacket {
+pub struct QueuedPacket(Box<PacketRecord>);
+
+const _: () = assert!(size_of::<QueuedPacket>() == 8);
+
+/// All that a discipline may ask of a packet, and the handle of its frame. At most 96 bytes.
+#[derive(Debug)]
+pub struct PacketRecord {
     pub(super) frame: Frame,
     pub(super) flow: PackedFlow,
     pub(super) flow_hash: u64,
@@ -68,7 +78,7 @@ impl Acks {
     const FLAGS: u8 = Self::BARE - 1;
 }
 
-const _: () = assert!(size_of::<QueuedPacket>() <= 96);
+const _: () = assert!(size_of::<PacketRecord>() <= 96);
 
 pub(super) const ETHERNET_HEADER: u64 = 14;
 
@@ -89,23 +99,68 @@ pub(super) fn wire_len_of(framing: Framing, frame: &Frame) -> Bytes {
     }
 }
 
+impl Deref for QueuedPacket {
+    type Target = PacketRecord;
+
+    #[inline]
+    fn deref(&self) -> &PacketRecord {
+        &self.0
+    }
+}
+
+impl DerefMut for QueuedPacket {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut PacketRecord {
+        &mut self.0
+    }
+}
+
 impl QueuedPacket {
+    #[inline]
+    pub(super) fn new(record: Box<PacketRecord>) -> Self {
+        Self(record)
+    }
+
+    #[inline]
+    pub(super) fn into_record(self) -> Box<PacketRecord> {
+        self.0
+    }
+
+    /// The frame as it leaves.
+    #[inline]
+    pub(super) fn leave(self, store: &mut Store) -> Frame {
+        let marked = self.marked;
+        let frame = store.taken(self);
+        leaving(frame, marked, store)
+    }
+}
+
+impl PacketRecord {
+    /// Of no packet.
+    pub(super) fn none() -> Self {
+        Self {
+            frame: Frame::NOTHING,
+            flow: PackedFlow::v4(0, 0, 0),
+            flow_hash: 0,
+            arrival: Nanos::ZERO,
+            ip_len: 0,
+            wire_len: 0,
+            subscriber: 0,
+            class: Class(0),
+            port: PortIndex(0),
+            originated: false,
+            ecn: Ecn::NotCapable,
+            marked: false,
+            acks: Acks::default(),
+        }
+    }
+
     /// Notes what its frame acknowledges, for a link that asks.
     #[inline(never)] // so that who asks for nothing does not pay for it
     pub(super) fn note_ack(&mut self, frame: &[u8]) {
         let Some(Ack { number, flags, is_bare }) = acks::ack_of(frame) else { return };
         let bare = if is_bare { Acks::BARE } else { 0 };
         (self.subscriber, self.acks) = (number, Acks(Acks::ANY | bare | flags & Acks::FLAGS));
-    }
-
-    /// The frame's handle, the packet being done with: it was dropped.
-    pub fn into_frame(self) -> Frame {
-        self.frame
-    }
-
-    /// The frame as it leaves.
-    pub(super) fn leave(self, pool: &mut FramePool) -> Frame {
-        leaving(self.frame, self.marked, pool)
     }
 }
 
@@ -118,7 +173,7 @@ pub(super) fn leaving(frame: Frame, marked: bool, pool: &mut FramePool) -> Frame
     frame
 }
 
-impl Packet for QueuedPacket {
+impl Packet for PacketRecord {
     fn ip_len(&self) -> Bytes {
         Bytes(u64::from(self.ip_len))
     }
@@ -180,5 +235,83 @@ impl Packet for QueuedPacket {
 
     fn is_marked(&self) -> bool {
         self.marked
+    }
+}
+
+/// What its record says.
+impl Packet for QueuedPacket {
+    #[inline]
+    fn ip_len(&self) -> Bytes {
+        self.0.ip_len()
+    }
+
+    #[inline]
+    fn wire_len(&self) -> Bytes {
+        self.0.wire_len()
+    }
+
+    #[inline]
+    fn subscriber(&self) -> u32 {
+        self.0.subscriber()
+    }
+
+    #[inline]
+    fn segments(&self) -> u32 {
+        self.0.segments()
+    }
+
+    #[inline]
+    fn class(&self) -> Class {
+        self.0.class()
+    }
+
+    #[inline]
+    fn flow(&self) -> FlowKey {
+        self.0.flow()
+    }
+
+    #[inline]
+    fn packed_flow(&self) -> PackedFlow {
+        self.0.packed_flow()
+    }
+
+    #[inline]
+    fn flow_hash(&self) -> u64 {
+        self.0.flow_hash()
+    }
+
+    #[inline]
+    fn arrival(&self) -> Nanos {
+        self.0.arrival()
+    }
+
+    #[inline]
+    fn is_own_control(&self) -> bool {
+        self.0.is_own_control()
+    }
+
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.0.ecn()
+    }
+
+    #[inline]
+    fn ack(&self) -> Option<Ack> {
+        self.0.ack()
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        self.0.mark();
+    }
+
+    #[inline]
+    fn is_marked(&self) -> bool {
+        self.0.is_marked()
+    }
+
+    #[inline]
+    fn read_ahead(&self) {
+        read_ahead(std::slice::from_ref(&*self.0), 0);
     }
 }

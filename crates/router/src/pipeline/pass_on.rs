@@ -25,7 +25,7 @@ use evenkeel_ports::{FramePool, PortError};
 
 use super::Pipeline;
 use super::handover::HandoverSink;
-use super::packet::{Acks, QueuedPacket, UnroutedPacket};
+use super::packet::{Acks, PacketRecord, QueuedPacket, UnroutedPacket};
 
 /// What comes next in a parcel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -240,7 +240,7 @@ impl Pipeline {
         let bytes = self.pool.bytes(&frame);
         let behind = self.ports[link].behind.as_ref();
         let subscriber = behind.map_or(0, |behind| behind.place_of(&flow, bytes));
-        Ok(Some(QueuedPacket {
+        Ok(Some(self.pool.queued(PacketRecord {
             frame,
             flow,
             flow_hash: self.classifier.hash(&key),
@@ -254,7 +254,7 @@ impl Pipeline {
             marked: bits & 2 != 0,
             acks: Acks::default(),
             ecn: ECN[(bits >> 2 & 3) as usize],
-        }))
+        })))
     }
 
     /// Nobody has more room than the other process had, unless it has fewer buffers.
@@ -281,7 +281,7 @@ impl Pipeline {
                 other => slot.crossing.push((other, packet.leave(&mut self.pool))),
             }
         }
-        leaving.dropped.into_iter().for_each(|frame| self.pool.release(frame));
+        leaving.dropped.into_iter().for_each(|packet| self.pool.discard(packet));
         self.settle(now, at);
     }
 }

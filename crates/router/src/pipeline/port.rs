@@ -9,13 +9,14 @@ use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::icmp::RateLimiter;
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::bypass::ReversePath;
-use evenkeel_ports::{Frame, FramePool, PortCounters};
+use evenkeel_ports::{Frame, PortCounters};
 
 use super::busiest::Busiest;
 use super::counters::PortCount;
 use super::egress::{Egress, OutgoingLink};
 use super::line::{Follower, Line};
 use super::losses::Losses;
+use super::store::Store;
 use super::subscribers::Behind;
 use super::watched::Seen;
 use crate::mirror::MirroredLink;
@@ -98,7 +99,7 @@ impl PortSlot {
     /// The link, and where it puts what leaves it.
     pub(super) fn outgoing<'a>(
         &'a mut self,
-        pool: &'a mut FramePool,
+        pool: &'a mut Store,
     ) -> (&'a mut OutgoingLink, Egress<'a>) {
         let egress = Egress {
             pool,
@@ -122,7 +123,7 @@ impl PortSlot {
     }
 
     /// Drops the frames that left the link but that the port has not taken.
-    pub(super) fn discard_sent(&mut self, pool: &mut FramePool, reason: Reason) {
+    pub(super) fn discard_sent(&mut self, pool: &mut Store, reason: Reason) {
         for frame in self.tx.drain(..) {
             self.count.tx_dropped[reason.index()] += 1;
             pool.release(frame);
@@ -131,7 +132,7 @@ impl PortSlot {
 
     /// Lets everything happen that is due up to `now`. Returns when there is more to do,
     /// `Nanos::ZERO` if the link waits for its port.
-    pub(super) fn advance(&mut self, now: Nanos, pool: &mut FramePool) -> Nanos {
+    pub(super) fn advance(&mut self, now: Nanos, pool: &mut Store) -> Nanos {
         self.control_until(now, pool);
         self.admit_until(now, pool);
         let (link, mut egress) = self.outgoing(pool);

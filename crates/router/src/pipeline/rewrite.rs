@@ -9,7 +9,7 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::cycles::Stage;
 use super::forward::ResolvedHop;
-use super::packet::{Acks, QueuedPacket, UnroutedPacket, wire_len_of};
+use super::packet::{Acks, PacketRecord, UnroutedPacket, wire_len_of};
 use super::parsed::PacketMeta;
 use super::whole::ip_len_of;
 
@@ -102,7 +102,7 @@ impl Pipeline {
         at: Nanos,
     ) {
         let wire_len = wire_len_of(self.link_to(hop.port).framing(), &frame).0 as u32;
-        let queued = QueuedPacket {
+        let queued = PacketRecord {
             ecn: rewrite::ecn(self.pool.bytes(&frame)),
             marked: false,
             acks: Acks::default(),

@@ -18,7 +18,7 @@ use evenkeel_net::{frame, rewrite};
 use super::Pipeline;
 use super::fairdrop::FairDrop;
 use super::known::{KnownPacket, frame_len};
-use super::packet::{QueuedPacket, UnroutedPacket, leaving};
+use super::packet::{PacketRecord, UnroutedPacket, leaving};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
 
@@ -29,9 +29,9 @@ enum End {
     /// Something about the next packet is not as usual. Nothing has changed.
     Unusual,
     /// The link's admission does not let this one pass, at that time.
-    Held(QueuedPacket, Verdict, Nanos),
+    Held(PacketRecord, Verdict, Nanos),
     /// The link is another worker's.
-    Others(QueuedPacket, Pin),
+    Others(PacketRecord, Pin),
 }
 
 impl Pipeline {
@@ -122,7 +122,7 @@ impl Pipeline {
                 slot.enter_plain(packet, frame, agenda.entry_time(arrival), pool);
                 continue;
             }
-            let mut queued = packet.queued(frame, subscriber);
+            let mut queued = packet.record(frame, subscriber);
             let pin = Pin { next_hop: 0, ttl: probe.ttl };
             if slot.is_others {
                 break End::Others(queued, pin);
@@ -135,11 +135,11 @@ impl Pipeline {
             }
             let treated = match slot.passes(&queued, at, pool) {
                 Some(treated) => {
-                    let QueuedPacket { frame, marked, .. } = queued;
+                    let PacketRecord { frame, marked, .. } = queued;
                     slot.tx.push_back(leaving(frame, marked, pool));
                     treated
                 }
-                None => slot.queue(queued, at, pool),
+                None => slot.queue(pool.queued(queued), at, pool),
             };
             slot.tell_treated(at, treated, &mut admissions.lists);
         };

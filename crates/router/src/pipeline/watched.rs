@@ -12,7 +12,7 @@ use evenkeel_net::policy::{LookupKey, Origin};
 use evenkeel_net::{PortIndex, frame};
 
 use super::Pipeline;
-use super::packet::{QueuedPacket, UnroutedPacket};
+use super::packet::{PacketRecord, UnroutedPacket};
 use super::parsed::{PacketMeta, Parsed};
 use crate::error::CommandError;
 use crate::watch::{Point, Sighting, Sightings, Watch};
@@ -71,7 +71,7 @@ impl Seen {
     pub(super) fn left(
         &mut self,
         at: Nanos,
-        packet: &QueuedPacket,
+        packet: &PacketRecord,
         bytes: &[u8],
         dropped: Option<Reason>,
     ) {
@@ -255,7 +255,7 @@ impl Pipeline {
 
     /// A packet is given to a link.
     #[cold]
-    pub(super) fn watch_queued(&mut self, port: usize, packet: &QueuedPacket, at: Nanos) {
+    pub(super) fn watch_queued(&mut self, port: usize, packet: &PacketRecord, at: Nanos) {
         if !self.is_watched() {
             return;
         }

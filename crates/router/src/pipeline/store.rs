@@ -1,0 +1,85 @@
+//! Where frames lie, and the records of packets that wait in links.
+
+use std::ops::{Deref, DerefMut};
+
+use evenkeel_ports::{Frame, FramePool};
+
+use super::packet::{PacketRecord, QueuedPacket};
+
+/// The buffers of frames, with a record for each of them: none is allocated on a packet's way.
+pub(crate) struct Store {
+    frames: FramePool,
+    /// Those that no packet has. The one used last is taken first, because it is in the cache.
+    records: Vec<Box<PacketRecord>>,
+}
+
+impl Deref for Store {
+    type Target = FramePool;
+
+    fn deref(&self) -> &FramePool {
+        &self.frames
+    }
+}
+
+impl DerefMut for Store {
+    fn deref_mut(&mut self) -> &mut FramePool {
+        &mut self.frames
+    }
+}
+
+impl Store {
+    pub(super) fn new(frames: FramePool) -> Self {
+        let records = (0..frames.most_frames()).map(|_| Box::new(PacketRecord::none())).collect();
+        Self { frames, records }
+    }
+
+    /// Memory for the records of a pool of `buffers` buffers, bytes.
+    pub(crate) const fn memory(buffers: usize) -> u64 {
+        let each = size_of::<PacketRecord>() + size_of::<Box<PacketRecord>>();
+        (FramePool::most_frames_of(buffers) * each) as u64
+    }
+
+    /// A packet that is going to wait.
+    #[inline]
+    pub(super) fn queued(&mut self, record: PacketRecord) -> QueuedPacket {
+        match self.records.pop() {
+            Some(mut place) => {
+                *place = record;
+                QueuedPacket::new(place)
+            }
+            None => QueuedPacket::new(Box::new(record)),
+        }
+    }
+
+    /// The frame of a packet that waits no longer.
+    #[inline]
+    pub(super) fn taken(&mut self, packet: QueuedPacket) -> Frame {
+        let mut place = packet.into_record();
+        let frame = std::mem::replace(&mut place.frame, Frame::NOTHING);
+        self.give_back(place);
+        frame
+    }
+
+    /// The record of a packet that waits no longer.
+    pub(super) fn opened(&mut self, packet: QueuedPacket) -> PacketRecord {
+        let mut place = packet.into_record();
+        let record = std::mem::replace(&mut *place, PacketRecord::none());
+        self.give_back(place);
+        record
+    }
+
+    #[inline]
+    fn give_back(&mut self, place: Box<PacketRecord>) {
+        // It may have come from another store, with its packet.
+        if self.records.len() < self.records.capacity() {
+            self.records.push(place);
+        }
+    }
+
+    /// A packet is dropped.
+    #[inline]
+    pub(super) fn discard(&mut self, packet: QueuedPacket) {
+        let frame = self.taken(packet);
+        self.frames.release(frame);
+    }
+}
