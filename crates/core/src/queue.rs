@@ -27,7 +27,7 @@ pub const MAX_HELD: u64 = 4_194_304;
 /// Upper bound of the bytes of memory that so many packets take in queues, each of `packet` bytes:
 /// with its links.
 pub(crate) const fn memory_of(packets: u64, packet: u64) -> u64 {
-    packets * (packet + 8)
+    packets * (packet + 12)
 }
 
 /// Refuses limits that come to more than [`MAX_HELD`] packets.

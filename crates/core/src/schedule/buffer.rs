@@ -41,12 +41,14 @@ words! {
 /// Bytes of memory for a flow: its key, its state, its place in an index and in the orders of
 /// service.
 const FLOW_MEMORY: u64 = 208;
+/// The least that the orders of service take, whatever there is in them.
+const ORDER_MEMORY: u64 = 96 << 10;
 
 /// Upper bound of the bytes of memory that so many flows, or queues that flows are hashed to, take
 /// with so many packets, each of `packet` bytes, with its links in halves of lines of the cache.
 pub(super) fn memory_of_flows(flows: u32, packets: u32, packet: u64) -> u64 {
     let packets = u64::from(packets) * (packet + 24).next_multiple_of(32);
-    u64::from(flows) * FLOW_MEMORY + packets
+    ORDER_MEMORY + u64::from(flows) * FLOW_MEMORY + packets
 }
 
 settings! {

@@ -8,10 +8,11 @@
 //!                                                      routes            packet by packet: forward
 //! ```
 //!
-//! Nothing here changes anything: counters, queues and decisions that depend on the packets before
-//! belong to each packet's own turn. Tables change between rounds only, so what is found out for a
-//! vector holds for all of its packets. With FairDrop on, routes are looked up in each packet's
-//! turn: what it refuses shall not have cost a look-up.
+//! Nothing here changes anything but what the cache of flows remembers: counters, queues and
+//! decisions that depend on the packets before belong to each packet's own turn. Tables change
+//! between rounds only, so what is found out for a vector holds for all of its packets. With
+//! FairDrop on, routes are looked up in each packet's turn: what it refuses shall not have cost a
+//! look-up.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -33,10 +34,11 @@ const FEW: usize = 4;
 
 impl Pipeline {
     /// Parses a vector of packets and looks up their routes, in their order.
-    pub(super) fn look_ahead(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) {
+    pub(super) fn look_ahead(&mut self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) {
         for packet in packets {
             self.pool.prefetch(&packet.frame);
         }
+        self.flow_cache.settle();
         parsed.clear();
         let (mut fetches, mut known) = (false, 0);
         if self.flow_cache.is_on() {

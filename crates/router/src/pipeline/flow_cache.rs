@@ -18,6 +18,11 @@
 //! that is stale or whose flow did not come again. Where all did it is not remembered, and one of
 //! them has to come again to keep its place. So a flood of flows of one packet each does not throw
 //! out the others. The hash is seeded.
+//!
+//! What is found for the packets of a vector is not looked at again while they are forwarded: what
+//! is found out meanwhile [waits](FlowCache::settle) until the next vector.
+
+use std::cell::Cell;
 
 use evenkeel_core::packet::Ecn;
 use evenkeel_core::{Class, read_ahead};
@@ -25,6 +30,8 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::Frame;
+
+use super::packet::VECTOR;
 
 /// The places of a bucket.
 const PLACES: usize = 4;
@@ -54,7 +61,7 @@ impl Way {
 }
 
 /// A flow, and what was found out of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Place {
     /// With the port it is received by.
     flow: UsualFlow,
@@ -62,39 +69,32 @@ struct Place {
     /// Of the tables; 0: there is no flow.
     epoch: u32,
     class: Class,
-    /// Its number; [`CAME`]: a packet came since the place was taken, or asked for last.
-    way: u16,
+    /// Its number; [`CAME`]: a packet came since the place was taken, or asked for last. Looking
+    /// for a flow notes that it came.
+    way: Cell<u16>,
 }
 
 /// See [`Place::way`].
 const CAME: u16 = 1 << 15;
 
 /// Two lines of the cache.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[repr(align(128))]
 struct Bucket([Place; PLACES]);
 
-/// A packet whose flow may be known: where it is, once it has been found.
+/// A packet whose flow may be known, and what is known of it once it has been
+/// [found](FlowCache::find).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) flow: UsualFlow,
-    /// Its hash, once it has been found.
     pub(super) hash: u64,
-    /// The first place of its bucket, or its own.
-    at: u32,
-    pub(super) ip_len: u16,
-    /// The number of its way, once it has been found.
+    bucket: u32,
+    pub(super) class: Class,
+    /// The number of its way.
     pub(super) way: u16,
+    pub(super) ip_len: u16,
     pub(super) ttl: u8,
     pub(super) ecn: Ecn,
-}
-
-/// What is known of a packet's flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub(super) way: Way,
-    pub(super) hash: u64,
-    pub(super) class: Class,
 }
 
 /// See the module.
@@ -105,6 +105,10 @@ pub(crate) struct FlowCache {
     ways: Box<[(Way, u32)]>,
     hasher: FlowHasher,
     epoch: u32,
+    /// The epoch that flows were looked for in last.
+    looked: u32,
+    /// What was found out since then.
+    fresh: Vec<Place>,
     /// The place of a bucket that a new flow asks for first.
     turn: usize,
 }
@@ -126,6 +130,8 @@ impl FlowCache {
             ways: vec![(Way::default(), 0); ways].into_boxed_slice(),
             hasher: FlowHasher::new(seed),
             epoch: 1,
+            looked: 0,
+            fresh: Vec::with_capacity(if flows == 0 { 0 } else { VECTOR }),
             turn: 0,
         }
     }
@@ -133,6 +139,7 @@ impl FlowCache {
     /// Memory of a cache for so many flows, bytes.
     pub(crate) const fn memory(flows: u32) -> u64 {
         let ways = if flows == 0 { 0 } else { WAYS * size_of::<(Way, u32)>() };
+        let ways = if flows == 0 { 0 } else { ways + VECTOR * size_of::<Place>() };
         (buckets(flows) * size_of::<Bucket>() + ways) as u64
     }
 
@@ -143,6 +150,7 @@ impl FlowCache {
 
     /// What was remembered holds no longer: a table has changed.
     pub(super) fn begin_epoch(&mut self) {
+        self.fresh.clear();
         self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
             // What was remembered as many epochs ago must not hold again.
             self.buckets.fill(Bucket::default());
@@ -162,7 +170,8 @@ impl FlowCache {
         let flow = flow.received_by(port);
         let bucket = self.bucket(flow);
         read_ahead(&self.buckets, bucket);
-        Some(Probe { flow, hash: 0, at: (bucket * PLACES) as u32, ip_len, way: 0, ttl, ecn })
+        let (bucket, class) = (bucket as u32, Class(0));
+        Some(Probe { flow, hash: 0, bucket, class, way: 0, ip_len, ttl, ecn })
     }
 
     #[inline]
@@ -170,18 +179,23 @@ impl FlowCache {
         self.hasher.words(flow.words()) as usize & (self.buckets.len() - 1)
     }
 
-    /// Finds the flow of a packet, if its way was found out before; whether it was.
+    /// Finds the flow of a packet, if its way was found out before; whether it was. The flow keeps
+    /// its place. What is found [holds](Self::holds) for the packets of a vector.
     #[inline]
     pub(super) fn find(&self, probe: &mut Probe) -> bool {
-        let Some(Bucket(places)) = self.buckets.get(probe.at as usize / PLACES) else {
-            return false;
-        };
-        let holds = |place: &Place| place.flow == probe.flow && place.epoch == self.epoch;
-        let Some(at) = places.iter().position(holds) else { return false };
-        let Place { hash, way, .. } = places[at];
-        (probe.hash, probe.way) = (hash, way & !CAME);
-        probe.at += at as u32;
+        let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
+        let holds = |place: &&Place| place.flow == probe.flow && place.epoch == self.epoch;
+        let Some(place) = places.iter().find(holds) else { return false };
+        let way = place.way.get() & !CAME;
+        place.way.set(way | CAME);
+        (probe.hash, probe.class, probe.way) = (place.hash, place.class, way);
         true
+    }
+
+    /// Whether what was found in this vector still holds.
+    #[inline]
+    pub(super) const fn holds(&self) -> bool {
+        self.looked == self.epoch
     }
 
     /// The outgoing port of a way.
@@ -191,25 +205,14 @@ impl FlowCache {
         port.into()
     }
 
-    /// What is known of the flow of a packet that was [found](Self::find), unless another flow has
-    /// its place by now, or its way does not take this packet. The flow keeps its place.
+    /// The way of a packet that was [found](Self::find); `None`: it does not take this packet.
     #[inline]
-    pub(super) fn known(&mut self, probe: &Probe) -> Option<Known> {
-        let Bucket(places) = self.buckets.get_mut(probe.at as usize / PLACES)?;
-        let place = &mut places[probe.at as usize % PLACES];
-        if place.flow != probe.flow || place.epoch != self.epoch {
-            return None;
-        }
-        place.way |= CAME;
-        let (way, _) = self.ways[usize::from(place.way & !CAME) % WAYS];
-        (probe.ttl > 1 && probe.ip_len <= way.mtu).then_some(Known {
-            way,
-            hash: place.hash,
-            class: place.class,
-        })
+    pub(super) fn way(&self, probe: &Probe) -> Option<&Way> {
+        let (way, _) = &self.ways[usize::from(probe.way) % WAYS];
+        (probe.ttl > 1 && probe.ip_len <= way.mtu).then_some(way)
     }
 
-    /// Remembers where the packets go that look like this one.
+    /// Remembers where the packets go that look like this one, from the next vector on.
     #[cold]
     pub(super) fn remember(
         &mut self,
@@ -218,25 +221,49 @@ impl FlowCache {
         (class, hash): (Class, u64),
         way: Way,
     ) {
-        let Some(way) = self.way(way) else { return };
+        if self.fresh.len() == self.fresh.capacity() {
+            return;
+        }
+        let Some(way) = self.number(way) else { return };
         let flow = flow.received_by(port);
-        let epoch = self.epoch;
-        let bucket = self.bucket(flow);
+        self.fresh.push(Place { flow, hash, epoch: self.epoch, class, way: Cell::new(way) });
+    }
+
+    /// Before the flows of a vector are looked for: remembers what was found out since the last.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.looked = self.epoch;
+        if !self.fresh.is_empty() {
+            self.take_fresh();
+        }
+    }
+
+    #[cold]
+    fn take_fresh(&mut self) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for place in fresh.drain(..) {
+            self.take_in(place);
+        }
+        self.fresh = fresh;
+    }
+
+    fn take_in(&mut self, new: Place) {
+        let bucket = self.bucket(new.flow);
         let Bucket(places) = &mut self.buckets[bucket];
-        let present = places.iter().position(|place| place.flow == flow);
-        let stale = || places.iter().position(|place| place.epoch != epoch);
+        let present = places.iter().position(|place| place.flow == new.flow);
+        let stale = || places.iter().position(|place| place.epoch != new.epoch);
         self.turn = (self.turn + 1) % PLACES;
         let turn = self.turn;
-        let idle =
-            || (turn..turn + PLACES).map(|at| at % PLACES).find(|at| places[*at].way & CAME == 0);
+        let is_idle = |at: &usize| places[*at].way.get() & CAME == 0;
+        let idle = || (turn..turn + PLACES).map(|at| at % PLACES).find(is_idle);
         match present.or_else(stale).or_else(idle) {
-            Some(at) => places[at] = Place { flow, hash, epoch, class, way },
-            None => places[turn].way &= !CAME,
+            Some(at) => places[at] = new,
+            None => *places[turn].way.get_mut() &= !CAME,
         }
     }
 
     /// The number of a way; `None`: too many are remembered in this epoch.
-    fn way(&mut self, way: Way) -> Option<u16> {
+    fn number(&mut self, way: Way) -> Option<u16> {
         let words = way.stations.as_chunks::<4>().0;
         let [a, b, c] = [words[0], words[1], words[2]].map(u32::from_ne_bytes);
         let about = u64::from(c) << 32 | u64::from(way.port) << 16 | u64::from(way.mtu);
@@ -284,13 +311,14 @@ mod tests {
 
         /// A packet comes; whether its way was known. It is remembered in any case.
         fn comes(&mut self, flow: u16, port: PortIndex) -> bool {
+            self.cache.settle();
             let bytes = frame(flow);
             let held = self.pool.alloc_from(&bytes).unwrap();
             let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
             self.pool.release(held);
             if self.cache.find(&mut probe) {
-                let known = self.cache.known(&probe).unwrap();
-                assert_eq!((known.way.port, known.hash), (flow % 3, u64::from(flow)));
+                let way = self.cache.way(&probe).unwrap();
+                assert_eq!((way.port, probe.hash), (flow % 3, u64::from(flow)));
                 assert_eq!(self.cache.port(probe.way), usize::from(flow % 3));
                 return true;
             }
@@ -344,7 +372,7 @@ mod tests {
         assert!(!FlowCache::new(0, 1).is_on() && FlowCache::new(1, 1).is_on());
         assert_eq!(
             (FlowCache::memory(0), FlowCache::memory(60_000)),
-            (0, 65_536 * 32 + 4_096 * 20)
+            (0, 65_536 * 32 + 4_096 * 20 + 32 * 32)
         );
     }
 }

@@ -94,9 +94,11 @@ impl Pipeline {
         }
         let again;
         let parsed = match parsed {
-            Parsed::Known(probe) => match self.flow_cache.known(probe) {
-                Some(known) => return self.forward_known(packet, probe, &known),
-                None => {
+            Parsed::Known(probe) => match self.flow_cache.way(probe).copied() {
+                Some(way) if self.flow_cache.holds() => {
+                    return self.forward_known(packet, probe, &way);
+                }
+                _ => {
                     again = self.parse(&packet.frame);
                     &again
                 }

@@ -11,18 +11,13 @@ use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
-use super::flow_cache::{Known, Probe};
+use super::flow_cache::{Probe, Way};
 use super::packet::{Acks, ETHERNET_HEADER, PacketRecord, UnroutedPacket, wire_len};
 
 impl Pipeline {
     /// Forwards a packet of a known flow where it is judged or measured.
-    pub(super) fn forward_known(
-        &mut self,
-        mut packet: UnroutedPacket,
-        probe: &Probe,
-        known: &Known,
-    ) {
-        let Known { way, class, hash } = *known;
+    pub(super) fn forward_known(&mut self, mut packet: UnroutedPacket, probe: &Probe, way: &Way) {
+        let (class, hash) = (probe.class, probe.hash);
         self.meter.is_of(class);
         let whose = self.whose_cycles(hash, || probe.flow.packed(), &packet.frame);
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
@@ -52,7 +47,7 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let of = KnownPacket::new(probe, known, packet.arrival, framing);
+        let of = KnownPacket { probe, port: way.port, arrival: packet.arrival, framing: &framing };
         let queued = of.record(packet.frame, subscriber);
         let pin = Pin { next_hop: 0, ttl: probe.ttl };
         self.enqueue_at(link, queued, pin, packet.arrival);
@@ -62,35 +57,28 @@ impl Pipeline {
 /// A packet of a known flow on its way to its link, before it is known whether it has to wait
 /// there: what is asked of it is made then.
 pub(super) struct KnownPacket<'a> {
-    probe: &'a Probe,
-    hash: u64,
-    class: Class,
-    port: u16,
-    arrival: Nanos,
+    pub(super) probe: &'a Probe,
+    /// The port it leaves by.
+    pub(super) port: u16,
+    pub(super) arrival: Nanos,
     /// Of the link.
-    framing: Framing,
+    pub(super) framing: &'a Framing,
 }
 
-impl<'a> KnownPacket<'a> {
-    #[inline]
-    pub(super) fn new(probe: &'a Probe, known: &Known, arrival: Nanos, framing: Framing) -> Self {
-        let Known { way, hash, class } = *known;
-        Self { probe, hash, class, port: way.port, arrival, framing }
-    }
-
+impl KnownPacket<'_> {
     /// What is known of it where it waits.
     #[inline(always)] // or it is copied once more
     pub(super) fn record(&self, frame: Frame, subscriber: u32) -> PacketRecord {
-        let Self { probe, hash, class, port, arrival, .. } = *self;
+        let Self { probe, port, arrival, .. } = *self;
         PacketRecord {
             frame,
             flow: probe.flow.packed(),
-            flow_hash: hash,
+            flow_hash: probe.hash,
             arrival,
             ip_len: probe.ip_len.into(),
             wire_len: self.wire_len().0 as u32,
             subscriber,
-            class,
+            class: probe.class,
             port: PortIndex(port),
             ecn: probe.ecn,
             marked: false,
@@ -113,7 +101,7 @@ impl Packet for KnownPacket<'_> {
 
     #[inline]
     fn class(&self) -> Class {
-        self.class
+        self.probe.class
     }
 
     fn flow(&self) -> FlowKey {
@@ -126,7 +114,7 @@ impl Packet for KnownPacket<'_> {
 
     #[inline]
     fn flow_hash(&self) -> u64 {
-        self.hash
+        self.probe.hash
     }
 
     #[inline]

@@ -50,7 +50,9 @@ impl Pipeline {
         parsed: &mut &[Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
-        while let [Parsed::Known(probe), ..] = parsed {
+        while let [Parsed::Known(probe), ..] = parsed
+            && self.flow_cache.holds()
+        {
             let port = self.flow_cache.port(probe.way);
             let link = self.ports[port].link_at;
             match self.forward_run(parsed, packets, port as u16, link) {
@@ -101,13 +103,12 @@ impl Pipeline {
             if destination != own || addresses.is_port(source) {
                 break End::Unusual;
             }
-            let Some(known) = flow_cache.known(probe) else { break End::Unusual };
-            if known.way.port != port {
-                // Of the first, whose port was looked up: its way has become another since.
-                break if count > 0 { End::Over } else { End::Unusual };
+            let Some(way) = flow_cache.way(probe) else { break End::Unusual };
+            if way.port != port {
+                break End::Over;
             }
             let subscriber = if plain { UNKNOWN } else { whose_before(slot, bytes) };
-            if rewrite::forward_usual(bytes, &known.way.stations).is_err() {
+            if rewrite::forward_usual(bytes, &way.stations).is_err() {
                 break End::Unusual;
             }
             *parsed = others;
@@ -117,7 +118,7 @@ impl Pipeline {
             count += 1;
             bytes_received += frame.len() as u64;
             pool.trim(&mut frame, frame_len(probe));
-            let packet = KnownPacket::new(probe, &known, arrival, framing);
+            let packet = KnownPacket { probe, port, arrival, framing: &framing };
             if plain {
                 slot.enter_plain(packet, frame, agenda.entry_time(arrival), pool);
                 continue;
