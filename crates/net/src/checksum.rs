@@ -102,13 +102,14 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum(0).add_u16(!checksum).add_u16(!old).add_u16(new).checksum()
 }
 
-/// The same, as it lies in the header, where the word is the one with the time to live and is 0x0100
-/// less, whatever it was.
+/// The same, as it lies in the header, where the word is the one with the time to live and is
+/// 0x0100 less, whatever it was.
 #[inline]
 #[must_use]
 pub const fn after_hop(checksum: [u8; 2]) -> [u8; 2] {
     // HC' = ~(~HC + ~m + m'), in any order of bytes.
-    let (sum, carry) = (!u16::from_ne_bytes(checksum)).overflowing_add(!u16::from_ne_bytes([1, 0]));
+    let before = !u16::from_ne_bytes(checksum);
+    let (sum, carry) = before.overflowing_add(!u16::from_ne_bytes([1, 0]));
     (!(sum.wrapping_add(carry as u16))).to_ne_bytes()
 }
 

@@ -29,6 +29,14 @@ impl PortCount {
         Self { counts, cut: 0, dropped: none, originated_dropped: none, tx_dropped: none }
     }
 
+    /// Counts plain packets of so many bytes together that were received and forwarded.
+    pub(super) fn forwarded(&mut self, packets: u64, bytes: u64) {
+        self.counts.rx_packets += packets;
+        self.counts.rx_segments += packets;
+        self.counts.rx_bytes += bytes;
+        self.counts.forwarded += packets;
+    }
+
     /// Counts what another port has counted, too.
     pub(super) fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);

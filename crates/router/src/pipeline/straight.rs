@@ -13,7 +13,7 @@ use std::vec::Drain;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Pin, Verdict};
 use evenkeel_core::schedule::tree::UNKNOWN;
-use evenkeel_net::{frame, rewrite};
+use evenkeel_net::{PortIndex, frame, rewrite};
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
@@ -51,11 +51,12 @@ impl Pipeline {
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
         while let [Parsed::Known(probe), ..] = parsed
+            && let Some(received) = packets.as_slice().first().map(|packet| packet.port)
             && self.flow_cache.holds()
         {
             let port = self.flow_cache.port(probe.way);
             let link = self.ports[port].link_at;
-            match self.forward_run(parsed, packets, port as u16, link) {
+            match self.forward_run(parsed, packets, received, (port as u16, link)) {
                 End::Over => {}
                 End::Unusual => return,
                 End::Held(queued, verdict, at) => self.hold(link, queued, verdict, at),
@@ -64,19 +65,16 @@ impl Pipeline {
         }
     }
 
-    /// Forwards packets that come by the port of the first and leave by `port`, as long as all is
-    /// as usual. Their link is that of the port `link`.
+    /// Forwards packets that come by the port `received` and leave by `port`, as long as all is as
+    /// usual. Their link is that of the port `link`.
     #[inline]
     fn forward_run(
         &mut self,
         parsed: &mut &[Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
-        port: u16,
-        link: usize,
+        received: PortIndex,
+        (port, link): (u16, usize),
     ) -> End {
-        let Some(received) = packets.as_slice().first().map(|packet| packet.port) else {
-            return End::Unusual;
-        };
         let from = &self.ports[received.index()];
         let own = from.mac.bits();
         if !from.up || from.peer.is_some() {
@@ -97,10 +95,8 @@ impl Pipeline {
             }
             // Asked for once: that they are this frame's is checked each time.
             let bytes = pool.bytes_mut(&packet.frame);
-            let Some((destination, source)) = frame::station_bits(bytes) else {
-                break End::Unusual;
-            };
-            if destination != own || addresses.is_port(source) {
+            let stations = frame::station_bits(bytes);
+            if stations.is_none_or(|(to, from)| to != own || addresses.is_port(from)) {
                 break End::Unusual;
             }
             let Some(way) = flow_cache.way(probe) else { break End::Unusual };
@@ -147,11 +143,7 @@ impl Pipeline {
         if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
             agenda.touch(link);
         }
-        let total = &mut ports[received.index()].count;
-        total.rx_packets += count;
-        total.rx_segments += count;
-        total.rx_bytes += bytes_received;
-        total.forwarded += count;
+        ports[received.index()].count.forwarded(count, bytes_received);
         end
     }
 }
