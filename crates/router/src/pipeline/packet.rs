@@ -37,8 +37,8 @@ impl UnroutedPacket {
     }
 }
 
-/// A packet in an outgoing link, as disciplines hold it: the handle of its [record](PacketRecord).
-/// Queues of thousands stay in the cache's reach, and what goes from queue to queue is 8 bytes.
+/// A packet in an outgoing link, as disciplines hold it: the handle of its record. Queues of
+/// thousands stay in the cache's reach, and what goes from queue to queue is 8 bytes.
 #[derive(Debug)]
 pub struct QueuedPacket(Box<PacketRecord>);
 
