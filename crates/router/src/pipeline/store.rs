@@ -9,7 +9,7 @@ use super::packet::{PacketRecord, QueuedPacket};
 /// The buffers of frames, with a record for each of them: none is allocated on a packet's way.
 pub(crate) struct Store {
     frames: FramePool,
-    /// Those that no packet has; each goes to its packet as it is. The one used last is taken first, because it is in the cache.
+    /// Those that no packet has. The one used last is taken first, because it is in the cache.
     #[expect(clippy::vec_box, reason = "a packet takes its box along")]
     records: Vec<Box<PacketRecord>>,
 }
