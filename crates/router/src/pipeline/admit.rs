@@ -98,12 +98,7 @@ impl PortSlot {
     /// Lets a packet whose subscriber has been looked for pass the link, if nothing has to be
     /// decided: it leaves at once. `None`: it has to [queue](Self::queue).
     #[inline(always)] // in a run of packets most of it is known
-    pub(super) fn passes(
-        &mut self,
-        queued: &PacketRecord,
-        at: Nanos,
-        pool: &FramePool,
-    ) -> Option<Treated> {
+    fn passes(&mut self, queued: &PacketRecord, at: Nanos, pool: &FramePool) -> Option<Treated> {
         self.busiest.see(queued);
         let treated = self.link.pass(at, queued, self.tx_room())?;
         if let Some(line) = &mut self.line {
@@ -116,25 +111,19 @@ impl PortSlot {
     }
 
     /// A packet whose subscriber has been looked for enters the link without being asked.
-    #[inline]
-    fn enter(&mut self, queued: PacketRecord, at: Nanos, pool: &mut Store) -> Treated {
-        match self.passes(&queued, at, pool) {
-            Some(treated) => {
-                self.tx.push_back(leaving(queued.frame, queued.marked, pool));
-                treated
-            }
-            None => self.queue(pool.queued(queued), at, pool),
-        }
+    #[inline(always)] // or the packet is copied once more
+    pub(super) fn enter(&mut self, queued: PacketRecord, at: Nanos, pool: &mut Store) -> Treated {
+        let Some(treated) = self.passes(&queued, at, pool) else {
+            return self.queue(pool.queued(queued), at, pool);
+        };
+        let PacketRecord { frame, marked, .. } = queued;
+        self.tx.push_back(leaving(frame, marked, pool));
+        treated
     }
 
     /// A packet that does not pass the link waits in it, if it may.
     #[inline]
-    pub(super) fn queue(
-        &mut self,
-        mut queued: QueuedPacket,
-        at: Nanos,
-        pool: &mut Store,
-    ) -> Treated {
+    fn queue(&mut self, mut queued: QueuedPacket, at: Nanos, pool: &mut Store) -> Treated {
         if self.link.scheduler().reads_acks() {
             let bytes = pool.bytes(&queued.frame);
             queued.note_ack(bytes);

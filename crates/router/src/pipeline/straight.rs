@@ -18,7 +18,7 @@ use evenkeel_net::{PortIndex, frame, rewrite};
 use super::Pipeline;
 use super::fairdrop::FairDrop;
 use super::known::{KnownPacket, frame_len};
-use super::packet::{PacketRecord, UnroutedPacket, leaving};
+use super::packet::{PacketRecord, UnroutedPacket};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
 
@@ -130,14 +130,7 @@ impl Pipeline {
             if verdict != Verdict::Pass {
                 break End::Held(queued, verdict, at);
             }
-            let treated = match slot.passes(&queued, at, pool) {
-                Some(treated) => {
-                    let PacketRecord { frame, marked, .. } = queued;
-                    slot.tx.push_back(leaving(frame, marked, pool));
-                    treated
-                }
-                None => slot.queue(pool.queued(queued), at, pool),
-            };
+            let treated = slot.enter(queued, at, pool);
             slot.tell_treated(at, treated, &mut admissions.lists);
         };
         if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
