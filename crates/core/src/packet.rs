@@ -244,6 +244,23 @@ impl Ack {
     }
 }
 
+/// Where tables found the flow of an earlier packet: guesses, which save a search where they are
+/// right and cost a look where not. What is found never depends on them: keys are compared in full.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Places {
+    /// On the list of protected flows ([`Admission::last_place`](crate::admit::Admission)).
+    pub listed: u32,
+    /// Among the queues ([`Scheduler::last_place`](crate::Scheduler::last_place)).
+    pub queue: u32,
+}
+
+impl Places {
+    /// Nothing is known of a place.
+    pub const NOWHERE: u32 = u32::MAX;
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { listed: Self::NOWHERE, queue: Self::NOWHERE };
+}
+
 /// A packet as the disciplines see it.
 pub trait Packet {
     /// Length of the IP packet, header included: what disciplines count, unless they say otherwise.
@@ -262,6 +279,11 @@ pub trait Packet {
     }
     /// A seeded hash of the flow key; equal for all packets of a flow.
     fn flow_hash(&self) -> u64;
+    /// Where its flow was found last.
+    #[inline]
+    fn places(&self) -> Places {
+        Places::UNKNOWN
+    }
     /// When it was put into the router's input queue.
     fn arrival(&self) -> Nanos;
     /// The subscriber that it belongs to, as a place in a tree of them

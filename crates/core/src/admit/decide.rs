@@ -55,13 +55,11 @@ impl Admission {
         let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
         // A flow is listed by one rule only. Flows that pass by another rule do so before they
         // could be listed here, and a flow of the second link leaves this list.
-        let listed = self.list.find(hash, &key);
+        let listed = self.list.find_near(packet.places().listed, hash, &key);
         if let Some(id) = listed
-            && self.list.expired(id, now).is_none()
+            && let Some(proves) = self.list.touch(id, now, length)
         {
-            if self.list.touch(id, now, length)
-                && let Some(budget) = &mut self.budget
-            {
+            if proves && let Some(budget) = &mut self.budget {
                 budget.proved();
             }
             self.last = Last::Listed(id, hash);

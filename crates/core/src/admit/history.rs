@@ -8,6 +8,8 @@
 //!
 //! Constant time. 320 bytes per record.
 
+use alloc::vec::Vec;
+
 use super::view::{DECISIONS, Decision, Event, Measure, Removal, Rule};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
 use crate::settings::SettingError;
@@ -48,6 +50,26 @@ pub(super) struct Record {
 }
 
 impl Record {
+    const BLANK: Self = Self {
+        waiting_since: None,
+        first_seen: Nanos::ZERO,
+        last: Nanos::ZERO,
+        refused: 0,
+        attempts: 0,
+        turned_elastic: false,
+        decisions: [BLANK; DECISIONS],
+        next: 0,
+    };
+
+    /// It becomes that of another flow, of which nothing is known.
+    fn begin(&mut self, now: Nanos) {
+        (self.waiting_since, self.first_seen, self.last) = (None, now, now);
+        (self.refused, self.attempts, self.turned_elastic) = (0, 0, false);
+        // What the others hold does not matter: one without a count is none.
+        self.decisions.iter_mut().for_each(|decision| decision.count = 0);
+        self.next = 0;
+    }
+
     /// The decisions, oldest first.
     pub(super) fn decisions(&self) -> impl Iterator<Item = &Decision> {
         let (newer, older) = self.decisions.split_at(usize::from(self.next));
@@ -67,7 +89,11 @@ pub(super) struct Decided {
 /// The records.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    table: FlowTable<Record>,
+    table: FlowTable<()>,
+    /// Beside the keys, so that one begins where it lies.
+    records: Vec<Record>,
+    /// Records of flows that turned elastic: while there is none, nobody is looked for.
+    turned: u32,
     hand: u32,
     seed: u64,
     forgotten: u64,
@@ -75,11 +101,13 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new(capacity: u32, seed: u64) -> Result<Self, SettingError> {
-        Ok(Self { table: FlowTable::new(capacity, seed)?, hand: 0, seed, forgotten: 0 })
+        let table = FlowTable::new(capacity, seed)?;
+        let records = alloc::vec![Record::BLANK; capacity as usize];
+        Ok(Self { table, records, turned: 0, hand: 0, seed, forgotten: 0 })
     }
 
     pub(super) fn find(&self, key: &PackedFlow) -> Option<&Record> {
-        self.table.find(key.hash(self.seed), key).map(|id| self.table.value(id))
+        self.table.find(key.hash(self.seed), key).map(|id| &self.records[id.index()])
     }
 
     /// Whether the flow has waited for at least `least` and still comes.
@@ -94,7 +122,7 @@ impl History {
 
     /// Whether the flow was let into a closed link before, and turned elastic there.
     pub(super) fn turned_elastic(&self, key: &PackedFlow) -> bool {
-        self.find(key).is_some_and(|record| record.turned_elastic)
+        self.turned > 0 && self.find(key).is_some_and(|record| record.turned_elastic)
     }
 
     /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not
@@ -103,7 +131,7 @@ impl History {
         let hash = key.hash(self.seed);
         let id = self.table.find(hash, key).or_else(|| self.make(now, hash, key));
         // There is always a place: the table has at least one.
-        let record = self.table.value_mut(id?);
+        let record = &mut self.records[id?.index()];
         record.last = now;
         let newest = (usize::from(record.next) + DECISIONS - 1) % DECISIONS;
         let same = &mut record.decisions[newest];
@@ -127,6 +155,7 @@ impl History {
             }
             Event::Admitted(rule) if rule == Rule::Open && record.turned_elastic => {
                 record.turned_elastic = false;
+                self.turned -= 1;
                 record.attempts = 0;
                 let since = record.waiting_since.take();
                 since.map(|since| now.saturating_sub(since))
@@ -140,7 +169,10 @@ impl History {
                 }
             }
             Event::Removed(removal) => {
-                record.turned_elastic |= removal == Removal::Eccm;
+                if removal == Removal::Eccm && !record.turned_elastic {
+                    record.turned_elastic = true;
+                    self.turned += 1;
+                }
                 None
             }
         }
@@ -151,7 +183,7 @@ impl History {
             for attempt in 1..=TRIES {
                 let id = EntryId::from_link(self.hand);
                 self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
-                let record = self.table.value(id);
+                let record = &self.records[id.index()];
                 let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
                 let again = record
                     .waiting_since
@@ -160,21 +192,14 @@ impl History {
                     continue;
                 }
                 self.forgotten += u64::from(waits);
+                self.turned -= u32::from(record.turned_elastic);
                 self.table.remove(id);
                 break;
             }
         }
-        let record = Record {
-            waiting_since: None,
-            first_seen: now,
-            last: now,
-            refused: 0,
-            attempts: 0,
-            turned_elastic: false,
-            decisions: [BLANK; DECISIONS],
-            next: 0,
-        };
-        self.table.insert(hash, *key, record).ok()
+        let id = self.table.insert(hash, *key, ()).ok()?;
+        self.records[id.index()].begin(now);
+        Some(id)
     }
 
     /// Waiting flows that were forgotten.
@@ -183,6 +208,6 @@ impl History {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.table.memory()
+        self.table.memory() + self.records.len() * size_of::<Record>()
     }
 }

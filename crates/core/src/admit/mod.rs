@@ -70,6 +70,7 @@ pub mod estimate;
 mod flush;
 mod global;
 mod history;
+mod look_ahead;
 mod newcomers;
 mod per_user;
 mod pinning;
@@ -379,20 +380,6 @@ impl Admission {
         &self.config
     }
 
-    /// Reads what [`decide`](Self::decide) will read first, so that it is in the cache by then: for
-    /// all packets of a burst before the first decision.
-    #[inline]
-    pub fn prefetch(&self, flow_hash: u64) {
-        self.list.prefetch(flow_hash);
-    }
-
-    /// Reads ahead what [`prefetch`](Self::prefetch) has to know first: for all packets of a burst
-    /// before that, if there are many flows.
-    #[inline]
-    pub fn prefetch_bucket(&self, flow_hash: u64) {
-        self.list.prefetch_bucket(flow_hash);
-    }
-
     /// Learns how the scheduler treated the packet that [`decide`](Self::decide) has just passed:
     /// the flow's class, and the GPFL. Before the next decision.
     #[inline]
@@ -402,20 +389,26 @@ impl Admission {
             Treated::Queued => true,
             Treated::Dropped(_) => return,
         };
+        if let Last::Listed(id, _) = self.last {
+            self.list.treated(id, now, elastic);
+        }
+        if self.config.global_list {
+            self.tell_all(now, elastic, lists);
+        }
+    }
+
+    /// Tells the router's list how the flow was treated.
+    #[inline(never)] // few links ask for it
+    fn tell_all(&self, now: Nanos, elastic: bool, lists: &mut RouterLists) {
         let (key, hash) = match &self.last {
             Last::Nothing => return,
-            Last::Listed(id, hash) => {
-                self.list.treated(*id, now, elastic);
-                (self.list.key(*id), *hash)
-            }
+            Last::Listed(id, hash) => (self.list.key(*id), *hash),
             Last::Unlisted(key, hash) => (key, *hash),
         };
-        if self.config.global_list {
-            if elastic {
-                lists.elastic(hash, key);
-            } else {
-                lists.priority(now, hash, key);
-            }
+        if elastic {
+            lists.elastic(hash, key);
+        } else {
+            lists.priority(now, hash, key);
         }
     }
 

@@ -182,6 +182,14 @@ impl ProtectedList {
         self.table.prefetch(hash);
     }
     #[inline]
+    pub(super) fn prefetch_place(&self, place: u32) {
+        self.table.prefetch_place(place as usize);
+    }
+    #[inline]
+    pub(super) fn find_near(&self, guess: u32, hash: u64, key: &PackedFlow) -> Option<EntryId> {
+        self.table.find_near(guess, hash, key)
+    }
+    #[inline]
     pub(super) fn find(&self, hash: u64, key: &PackedFlow) -> Option<EntryId> {
         self.table.find(hash, key)
     }
@@ -212,11 +220,15 @@ impl ProtectedList {
         ))
     }
 
-    /// A packet of a protected flow came. Whether the flow has proved itself with it.
+    /// A packet of a listed flow came. Whether the flow has proved itself with it; `None`: it was
+    /// silent for too long, see [`expired`](Self::expired), and nothing changed.
     #[inline]
-    pub(super) fn touch(&mut self, id: EntryId, now: Nanos, length: Bytes) -> bool {
-        let (interval, proof) = (self.interval, self.proof);
+    pub(super) fn touch(&mut self, id: EntryId, now: Nanos, length: Bytes) -> Option<bool> {
+        let (interval, proof, timeout) = (self.interval, self.proof, self.timeout);
         let entry = self.table.value_mut(id);
+        if age(now, entry.seen) > timeout {
+            return None;
+        }
         entry.seen = stamp(now);
         if entry.bits >> 4 != interval {
             entry.recent = 0;
@@ -228,7 +240,7 @@ impl ProtectedList {
             entry.bits |= PROVED;
             self.unproved -= 1;
         }
-        proves
+        Some(proves)
     }
 
     /// Lists a flow that is not listed; `None` if the list is full.

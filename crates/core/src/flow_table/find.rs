@@ -15,6 +15,14 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         if self.is_of(first, key) { Some(first) } else { self.find_further(hash, key) }
     }
 
+    /// The same, looked for first at the place with the number `guess`, which may be any.
+    #[must_use]
+    #[inline]
+    pub fn find_near(&self, guess: u32, hash: u64, key: &K) -> Option<EntryId> {
+        let guess = EntryId(guess);
+        if self.is_of(guess, key) { Some(guess) } else { self.find(hash, key) }
+    }
+
     /// Whether there is an entry of `key` at this place.
     #[must_use]
     #[inline]

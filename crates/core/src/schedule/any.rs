@@ -348,7 +348,7 @@ macro_rules! disciplines {
     };
     (@scheduler $arms:tt) => {
         impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
-            #[inline]
+            #[inline(always)]
             fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
                 each_arm!($arms, self, s => s.enqueue(now, packet, dropped))
             }
@@ -359,7 +359,7 @@ macro_rules! disciplines {
             fn bypasses(&self) -> bool {
                 each_arm!($arms, self, s => s.bypasses())
             }
-            #[inline]
+            #[inline(always)]
             fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
                 each_arm!($arms, self, s => s.dequeue(now, dropped))
             }
@@ -390,6 +390,7 @@ macro_rules! disciplines {
             fn backlog(&self) -> Backlog {
                 each_arm!($arms, self, s => s.backlog())
             }
+            #[inline(always)]
             fn busy_queues(&self) -> usize {
                 each_arm!($arms, self, s => s.busy_queues())
             }
@@ -408,8 +409,17 @@ macro_rules! disciplines {
             fn node_places(&self) -> u32 {
                 each_arm!($arms, self, s => s.node_places())
             }
+            #[inline(always)]
             fn prefetch(&self, hash: u64) {
                 each_arm!($arms, self, s => s.prefetch(hash));
+            }
+            #[inline(always)]
+            fn prefetch_place(&self, place: u32) {
+                each_arm!($arms, self, s => s.prefetch_place(place));
+            }
+            #[inline(always)]
+            fn last_place(&self) -> u32 {
+                each_arm!($arms, self, s => s.last_place())
             }
             fn prefetch_bucket(&self, hash: u64) {
                 each_arm!($arms, self, s => s.prefetch_bucket(hash));

@@ -326,9 +326,24 @@ impl<S: Copy> FlowList<S> {
         self.uses.contains(id.link())
     }
 
+    /// Reads ahead the flow that may be at a place, if that is worth it; any number is as good.
+    #[inline]
+    pub(super) fn prefetch_place(&self, place: u32) {
+        if self.is_long() {
+            self.table.prefetch_place(place as usize);
+            self.prefetch_state(place);
+        }
+    }
+
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &PackedFlow) -> Option<EntryId> {
         self.table.find(hash, key)
+    }
+
+    /// The same, looked for first at the place `guess`.
+    #[inline]
+    pub(super) fn find_near(&self, guess: u32, hash: u64, key: &PackedFlow) -> Option<EntryId> {
+        self.table.find_near(guess, hash, key)
     }
 
     /// Whether this is the place of the flow of `key`.

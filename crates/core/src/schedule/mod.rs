@@ -1,7 +1,7 @@
 //! Disciplines that decide which packet goes next. One discipline, one file.
 
 use crate::audit::Promise;
-use crate::packet::{Class, FlowKey, Packet};
+use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Nanos};
@@ -269,6 +269,15 @@ pub trait Scheduler<P: Packet> {
     /// Reads ahead what `enqueue` of a packet of this flow hash will read: the second step, and the
     /// one to call where there is only one.
     fn prefetch(&self, _hash: u64) {}
+
+    /// Reads ahead the flow that may be at a [place](Packet::places): instead of the two steps.
+    fn prefetch_place(&self, _place: u32) {}
+
+    /// Where the flow of the packet is that was taken in last: for the [places](Packet::places) of
+    /// the next packet of the flow. [`Places::NOWHERE`]: nobody has looked for it.
+    fn last_place(&self) -> u32 {
+        Places::NOWHERE
+    }
 
     /// The discipline's name in configuration files.
     fn name(&self) -> &'static str;

@@ -71,7 +71,7 @@ use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::audit::{Alike, Promise};
 use crate::flow_table::EntryId;
-use crate::packet::{Class, FlowKey, Packet};
+use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
@@ -185,6 +185,8 @@ pub struct Pdrr<P> {
     longest: Longest,
     /// Who takes turns instead of flows.
     hosts: Option<Hosts>,
+    /// The place of the flow of the packet that came last.
+    last: u32,
     /// The flow in service, which is not in the AFL; where hosts take turns, the one that is next.
     current: Option<EntryId>,
     /// What waits in FIFOs.
@@ -228,6 +230,7 @@ impl<P: Packet> Pdrr<P> {
             turns,
             longest: Longest::new(config.flows.most()),
             hosts: Hosts::new(&config)?,
+            last: Places::NOWHERE,
             current: None,
             elastic: Backlog::default(),
             busy: 0,
@@ -518,6 +521,14 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);
+    }
+
+    fn prefetch_place(&self, place: u32) {
+        self.flows.prefetch_place(place);
+    }
+
+    fn last_place(&self) -> u32 {
+        self.last
     }
 
     fn reads_acks(&self) -> bool {

@@ -91,7 +91,7 @@ use crate::aqm::Codel;
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::audit::{Alike, Promise};
-use crate::packet::{Class, FlowKey, Packet};
+use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
@@ -188,6 +188,8 @@ pub struct Pfq<P> {
     /// The packets in front of the pointer P.
     priority: Queue,
     flows: FlowList<Flow>,
+    /// The place of the flow of the packet that came last.
+    last: u32,
     /// The listed flows.
     service: Calendar,
     longest: Longest,
@@ -230,6 +232,7 @@ impl<P: Packet> Pfq<P> {
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
+            last: Places::NOWHERE,
             service: Calendar::new(config.flows.most()),
             longest: Longest::new(config.flows.most()),
             is_plain: !config.fair.is_nested() && !config.ack_filter,
@@ -467,6 +470,14 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
 
     fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);
+    }
+
+    fn prefetch_place(&self, place: u32) {
+        self.flows.prefetch_place(place);
+    }
+
+    fn last_place(&self) -> u32 {
+        self.last
     }
 
     fn reads_acks(&self) -> bool {

@@ -281,6 +281,14 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         self.queues.prefetch(hash);
     }
 
+    fn prefetch_place(&self, place: u32) {
+        self.queues.prefetch_place(place);
+    }
+
+    fn last_place(&self) -> u32 {
+        self.queues.last_place()
+    }
+
     fn reads_acks(&self) -> bool {
         self.queues.reads_acks()
     }

@@ -17,6 +17,7 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, FlowsConfig, Observed, RouterLists};
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_core::settings::SettingError;
 
@@ -109,26 +110,42 @@ pub(super) struct FlowTables<'a> {
 }
 
 impl FlowTables<'_> {
-    /// Prefetches what finds the flow of this hash. False: nothing will look for it.
+    /// Prefetches the flow of this hash where it may be, or else what finds it. Whether there is
+    /// more to [prefetch](Self::prefetch) then.
     #[inline]
-    pub(super) fn prefetch_buckets(self, flow_hash: u64) -> bool {
+    pub(super) fn begin(self, flow_hash: u64, places: Places) -> bool {
+        let mut more = false;
         if let Some(admission) = self.admission {
-            admission.prefetch_bucket(flow_hash);
+            if places.listed == Places::NOWHERE {
+                admission.prefetch_bucket(flow_hash);
+                more = true;
+            } else {
+                admission.prefetch_place(places.listed);
+            }
         }
         if let Some(scheduler) = self.scheduler {
-            scheduler.prefetch_bucket(flow_hash);
+            if places.queue == Places::NOWHERE {
+                scheduler.prefetch_bucket(flow_hash);
+                more = true;
+            } else {
+                scheduler.prefetch_place(places.queue);
+            }
         }
-        self.admission.is_some() || self.scheduler.is_some()
+        more
     }
 
-    /// Prefetches what is kept of the flow of this hash, once
-    /// [the buckets](Self::prefetch_buckets) have come.
+    /// Prefetches what is kept of the flow of this hash, where that was not known to begin with,
+    /// once what finds it has come.
     #[inline]
-    pub(super) fn prefetch(self, flow_hash: u64) {
-        if let Some(admission) = self.admission {
+    pub(super) fn prefetch(self, flow_hash: u64, places: Places) {
+        if let Some(admission) = self.admission
+            && places.listed == Places::NOWHERE
+        {
             admission.prefetch(flow_hash);
         }
-        if let Some(scheduler) = self.scheduler {
+        if let Some(scheduler) = self.scheduler
+            && places.queue == Places::NOWHERE
+        {
             scheduler.prefetch(flow_hash);
         }
     }

@@ -1,9 +1,10 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
 use evenkeel_core::admit::{Pin, RouterLists, Verdict, Waiting};
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler, Sharing, Treated};
-use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
+use evenkeel_core::{Bytes, FlowKey, Nanos, Packet, Reason};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::{Frame, FramePool};
 
@@ -43,24 +44,42 @@ impl PacketRecord {
 }
 
 impl PortSlot {
-    /// Whether a packet may enter the link, as its admission has it, after all that is due by `at`.
+    /// Lets all happen that is due before a packet enters that arrived at `arrival`.
     #[inline(always)] // or what is asked once for a run of packets is asked for each
-    pub(super) fn judge(
+    pub(super) fn catch_up(&mut self, arrival: Nanos, at: Nanos, pool: &mut Store) {
+        self.control_until(arrival, pool);
+        self.admit_until(at, pool);
+    }
+
+    /// Whether a packet whose subscriber has been looked for may enter the link, as its admission
+    /// has it.
+    #[inline(always)] // or what is asked once for a run of packets is asked for each
+    pub(super) fn judge<P: Packet>(
         &mut self,
-        queued: &mut PacketRecord,
+        packet: &P,
         pin: Pin,
         at: Nanos,
-        pool: &mut Store,
         classifier: &Classifier,
         lists: &mut RouterLists,
     ) -> Verdict {
-        self.admit_until(at, pool);
-        if let Some(behind) = &self.behind {
-            queued.find_subscriber(behind, pool);
-        }
         let Some(admission) = &mut self.admission else { return Verdict::Pass };
         let waiting = Queues { scheduler: self.link.scheduler(), classifier };
-        admission.decide(at, queued, pin, &waiting, lists)
+        admission.decide(at, packet, pin, &waiting, lists)
+    }
+
+    /// Looks whose a packet of a known flow is, if that is not known.
+    #[inline]
+    pub(super) fn find_subscriber(
+        &self,
+        packet: &mut KnownPacket<'_>,
+        frame: &Frame,
+        pool: &FramePool,
+    ) {
+        if packet.subscriber == UNKNOWN
+            && let Some(behind) = &self.behind
+        {
+            packet.subscriber = behind.place_of(&packet.packed_flow(), pool.bytes(frame));
+        }
     }
 
     /// Whether nobody but the link has to do with a packet that enters it.
@@ -73,20 +92,28 @@ impl PortSlot {
             && self.seen.is_none()
     }
 
-    /// A packet of a known flow enters a [plain](Self::is_plain) link.
+    /// Whether somebody looks at what leaves the link without waiting.
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.line.is_some() || self.seen.is_some()
+    }
+
+    /// A packet of a known flow enters a link that [nobody looks at](Self::is_looked_at). How it
+    /// was treated, and where its flow is among the queues.
     #[inline(always)] // most of it is not made if it passes
-    pub(super) fn enter_plain(
+    pub(super) fn enter_known(
         &mut self,
-        packet: KnownPacket<'_>,
+        packet: &KnownPacket<'_>,
         frame: Frame,
         at: Nanos,
         pool: &mut Store,
-    ) {
-        self.busiest.see(&packet);
-        match self.link.pass(at, &packet, self.tx_room()) {
-            Some(_) => self.tx.push_back(frame),
-            None => drop(self.queue(pool.queued(packet.record(frame, UNKNOWN)), at, pool)),
+    ) -> (Treated, u32) {
+        self.busiest.see(packet);
+        if let Some(treated) = self.link.pass(at, packet, self.tx_room()) {
+            self.tx.push_back(frame);
+            return (treated, packet.places().queue);
         }
+        let treated = self.queue(pool.queued(packet.record(frame)), at, pool);
+        (treated, self.link.scheduler().last_place())
     }
 
     /// Frames that `tx` still takes.
@@ -132,6 +159,12 @@ impl PortSlot {
         link.queue(at, queued, &mut egress)
     }
 
+    /// Where the flow of the packet is listed that the admission was asked about last.
+    #[inline]
+    pub(super) fn last_listed(&self) -> u32 {
+        self.admission.as_ref().map_or(Places::NOWHERE, |admission| admission.last_place())
+    }
+
     /// How a packet was treated that the admission has let in.
     #[inline]
     pub(super) fn tell_treated(&mut self, at: Nanos, treated: Treated, lists: &mut RouterLists) {
@@ -157,9 +190,13 @@ impl Pipeline {
         }
         let Self { ports, pool, classifier, admissions, agenda, .. } = self;
         let slot = &mut ports[port];
-        slot.control_until(at, pool);
-        let at = agenda.entry_time(at);
-        match slot.judge(&mut queued, pin, at, pool, classifier, &mut admissions.lists) {
+        let arrival = at;
+        let at = agenda.entry_time(arrival);
+        slot.catch_up(arrival, at, pool);
+        if let Some(behind) = &slot.behind {
+            queued.find_subscriber(behind, pool);
+        }
+        match slot.judge(&queued, pin, at, classifier, &mut admissions.lists) {
             Verdict::Pass => {
                 self.enters(port, &queued, at);
                 let Self { ports, pool, admissions, .. } = self;

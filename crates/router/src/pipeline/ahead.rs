@@ -16,6 +16,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use evenkeel_core::packet::Places;
 use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Headers};
 use evenkeel_net::policy::{LARGE_TABLE, LookupKey, Origin};
@@ -73,7 +74,7 @@ impl Pipeline {
                 meta.route = Some(route);
             }
             if let Some(out) = self.port_after(packet, meta) {
-                fetches |= out.tables().prefetch_buckets(meta.flow_hash);
+                fetches |= out.tables().begin(meta.flow_hash, Places::UNKNOWN);
             }
         }
         fetches
@@ -87,10 +88,12 @@ impl Pipeline {
             match parsed {
                 Parsed::Ip(meta) => {
                     if let Some(out) = self.port_after(packet, meta) {
-                        out.tables().prefetch(meta.flow_hash);
+                        out.tables().prefetch(meta.flow_hash, Places::UNKNOWN);
                     }
                 }
-                Parsed::Known(probe) => self.tables_after(probe, &mut last).prefetch(probe.hash),
+                Parsed::Known(probe) => {
+                    self.tables_after(probe, &mut last).prefetch(probe.hash, probe.places);
+                }
                 Parsed::Other | Parsed::Invalid(_) => {}
             }
         }
@@ -135,7 +138,7 @@ impl Pipeline {
                 continue;
             };
             known += 1;
-            fetches |= self.tables_after(probe, &mut last).prefetch_buckets(probe.hash);
+            fetches |= self.tables_after(probe, &mut last).begin(probe.hash, probe.places);
             if let Some(fairdrop) = &self.fairdrop {
                 fairdrop.prefetch(probe.hash);
             }

@@ -5,6 +5,7 @@
 //! ```text
 //! bucket = hash(addresses, ports, protocol, DSCP, port received by)
 //! place  = flow 16 | hash 8 | epoch 4 | class 2 | way 2                  32 bytes
+//! guess  = place on the link's list 4 | among its queues 4, of each       8 bytes
 //! way    = Ethernet addresses 12 | port 2 | MTU 2
 //! ```
 //!
@@ -13,6 +14,9 @@
 //! what is decided by these bytes and the tables alone is remembered: TCP and UDP in IPv4 without
 //! options, tags and fragments, to a next hop whose address the kernel holds for fresh, without
 //! service, cluster, or pinned path. Everything else goes the long way, each time.
+//!
+//! Beside each flow stands where the tables of its link found it last, so that they need not search
+//! for it: guesses, which they hold against the whole key.
 //!
 //! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A new flow takes a place
 //! that is stale or whose flow did not come again. Where all did it is not remembered, and one of
@@ -24,7 +28,7 @@
 
 use std::cell::Cell;
 
-use evenkeel_core::packet::Ecn;
+use evenkeel_core::packet::{Ecn, Places};
 use evenkeel_core::{Class, read_ahead};
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
@@ -82,6 +86,17 @@ const CAME: u16 = 1 << 15;
 #[repr(align(128))]
 struct Bucket([Place; PLACES]);
 
+/// Of the flows of a bucket: half a line of the cache.
+#[derive(Clone, Debug)]
+#[repr(align(32))]
+struct Guesses([Cell<Places>; PLACES]);
+
+impl Default for Guesses {
+    fn default() -> Self {
+        Self([const { Cell::new(Places::UNKNOWN) }; PLACES])
+    }
+}
+
 /// A packet whose flow may be known, and what is known of it once it has been
 /// [found](FlowCache::find).
 #[derive(Clone, Copy, Debug)]
@@ -89,9 +104,13 @@ pub(super) struct Probe {
     pub(super) flow: UsualFlow,
     pub(super) hash: u64,
     bucket: u32,
+    /// Where tables found it last.
+    pub(super) places: Places,
     pub(super) class: Class,
     /// The number of its way.
     pub(super) way: u16,
+    /// Its place in the bucket.
+    at: u8,
     pub(super) ip_len: u16,
     pub(super) ttl: u8,
     pub(super) ecn: Ecn,
@@ -101,6 +120,8 @@ pub(super) struct Probe {
 pub(crate) struct FlowCache {
     /// None: nothing is remembered.
     buckets: Box<[Bucket]>,
+    /// As many.
+    guesses: Box<[Guesses]>,
     /// With the epoch that they were found out in.
     ways: Box<[(Way, u32)]>,
     hasher: FlowHasher,
@@ -127,6 +148,7 @@ impl FlowCache {
         let ways = if flows == 0 { 0 } else { WAYS };
         Self {
             buckets: vec![Bucket::default(); buckets(flows)].into_boxed_slice(),
+            guesses: vec![Guesses::default(); buckets(flows)].into_boxed_slice(),
             ways: vec![(Way::default(), 0); ways].into_boxed_slice(),
             hasher: FlowHasher::new(seed),
             epoch: 1,
@@ -140,7 +162,8 @@ impl FlowCache {
     pub(crate) const fn memory(flows: u32) -> u64 {
         let ways = if flows == 0 { 0 } else { WAYS * size_of::<(Way, u32)>() };
         let ways = if flows == 0 { 0 } else { ways + VECTOR * size_of::<Place>() };
-        (buckets(flows) * size_of::<Bucket>() + ways) as u64
+        let bucket = size_of::<Bucket>() + size_of::<Guesses>();
+        (buckets(flows) * bucket + ways) as u64
     }
 
     #[inline]
@@ -170,8 +193,9 @@ impl FlowCache {
         let flow = flow.received_by(port);
         let bucket = self.bucket(flow);
         read_ahead(&self.buckets, bucket);
-        let (bucket, class) = (bucket as u32, Class(0));
-        Some(Probe { flow, hash: 0, bucket, class, way: 0, ip_len, ttl, ecn })
+        read_ahead(&self.guesses, bucket);
+        let (bucket, class, places) = (bucket as u32, Class(0), Places::UNKNOWN);
+        Some(Probe { flow, hash: 0, bucket, places, class, way: 0, at: 0, ip_len, ttl, ecn })
     }
 
     #[inline]
@@ -184,12 +208,28 @@ impl FlowCache {
     #[inline]
     pub(super) fn find(&self, probe: &mut Probe) -> bool {
         let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
-        let holds = |place: &&Place| place.flow == probe.flow && place.epoch == self.epoch;
-        let Some(place) = places.iter().find(holds) else { return false };
+        let holds = |place: &Place| place.flow == probe.flow && place.epoch == self.epoch;
+        let Some((at, place)) = places.iter().enumerate().find(|(_, place)| holds(place)) else {
+            return false;
+        };
+        if let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize) {
+            (probe.places, probe.at) = (guesses[at].get(), at as u8);
+        }
         let way = place.way.get() & !CAME;
         place.way.set(way | CAME);
         (probe.hash, probe.class, probe.way) = (place.hash, place.class, way);
         true
+    }
+
+    /// Where the tables of its link have the flow of a packet that was [found](Self::find). It need
+    /// not be true: also of a flow whose place another has taken meanwhile.
+    #[inline]
+    pub(super) fn note(&self, probe: &Probe, places: Places) {
+        if probe.places != places
+            && let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize)
+        {
+            guesses[usize::from(probe.at) % PLACES].set(places);
+        }
     }
 
     /// Whether what was found in this vector still holds.
@@ -257,7 +297,13 @@ impl FlowCache {
         let is_idle = |at: &usize| places[*at].way.get() & CAME == 0;
         let idle = || (turn..turn + PLACES).map(|at| at % PLACES).find(is_idle);
         match present.or_else(stale).or_else(idle) {
-            Some(at) => places[at] = new,
+            Some(at) => {
+                // A flow that another table change made stale is where it was, most likely.
+                if places[at].flow != new.flow {
+                    self.guesses[bucket].0[at].set(Places::UNKNOWN);
+                }
+                places[at] = new;
+            }
             None => *places[turn].way.get_mut() &= !CAME,
         }
     }
@@ -372,7 +418,7 @@ mod tests {
         assert!(!FlowCache::new(0, 1).is_on() && FlowCache::new(1, 1).is_on());
         assert_eq!(
             (FlowCache::memory(0), FlowCache::memory(60_000)),
-            (0, 65_536 * 32 + 4_096 * 20 + 32 * 32)
+            (0, 65_536 * 40 + 4_096 * 20 + 32 * 32)
         );
     }
 }

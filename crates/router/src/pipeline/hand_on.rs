@@ -25,6 +25,7 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::Pin;
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_ports::Frame;
 use evenkeel_ports::sys::Notifier;
@@ -161,6 +162,7 @@ impl Pipeline {
             ip_len,
             wire_len,
             subscriber,
+            queue_place: Places::NOWHERE,
             class,
             port: leaves,
             originated,

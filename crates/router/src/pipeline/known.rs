@@ -4,7 +4,7 @@
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::Framing;
-use evenkeel_core::packet::Ecn;
+use evenkeel_core::packet::{Ecn, Places};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::Frame;
@@ -47,10 +47,9 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let of = KnownPacket { probe, port: way.port, arrival: packet.arrival, framing: &framing };
-        let queued = of.record(packet.frame, subscriber);
-        let pin = Pin { next_hop: 0, ttl: probe.ttl };
-        self.enqueue_at(link, queued, pin, packet.arrival);
+        let (port, arrival) = (way.port, packet.arrival);
+        let known = KnownPacket { probe, port, arrival, framing: &framing, subscriber };
+        self.enqueue_at(link, known.record(packet.frame), known.pin(), arrival);
     }
 }
 
@@ -63,13 +62,15 @@ pub(super) struct KnownPacket<'a> {
     pub(super) arrival: Nanos,
     /// Of the link.
     pub(super) framing: &'a Framing,
+    /// Whose it is, on a link with a tree of subscribers.
+    pub(super) subscriber: u32,
 }
 
 impl KnownPacket<'_> {
     /// What is known of it where it waits.
     #[inline(always)] // or it is copied once more
-    pub(super) fn record(&self, frame: Frame, subscriber: u32) -> PacketRecord {
-        let Self { probe, port, arrival, .. } = *self;
+    pub(super) fn record(&self, frame: Frame) -> PacketRecord {
+        let Self { probe, port, arrival, subscriber, .. } = *self;
         PacketRecord {
             frame,
             flow: probe.flow.packed(),
@@ -78,6 +79,7 @@ impl KnownPacket<'_> {
             ip_len: probe.ip_len.into(),
             wire_len: self.wire_len().0 as u32,
             subscriber,
+            queue_place: probe.places.queue,
             class: probe.class,
             port: PortIndex(port),
             ecn: probe.ecn,
@@ -85,6 +87,12 @@ impl KnownPacket<'_> {
             acks: Acks::default(),
             originated: false,
         }
+    }
+
+    /// The way that is known of it, for a list of flows: there is no other to choose.
+    #[inline]
+    pub(super) fn pin(&self) -> Pin {
+        Pin { next_hop: 0, ttl: self.probe.ttl }
     }
 }
 
@@ -115,6 +123,16 @@ impl Packet for KnownPacket<'_> {
     #[inline]
     fn flow_hash(&self) -> u64 {
         self.probe.hash
+    }
+
+    #[inline]
+    fn places(&self) -> Places {
+        self.probe.places
+    }
+
+    #[inline]
+    fn subscriber(&self) -> u32 {
+        self.subscriber
     }
 
     #[inline]

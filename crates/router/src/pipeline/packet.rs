@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::Framing;
-use evenkeel_core::packet::{Ack, Ecn};
+use evenkeel_core::packet::{Ack, Ecn, Places};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, read_ahead};
 use evenkeel_net::{PortIndex, acks, rewrite};
 use evenkeel_ports::{Frame, FramePool, RxFrame};
@@ -44,7 +44,7 @@ pub struct QueuedPacket(Box<PacketRecord>);
 
 const _: () = assert!(size_of::<QueuedPacket>() == 8);
 
-/// All that a discipline may ask of a packet, and the handle of its frame. At most 96 bytes.
+/// All that a discipline may ask of a packet, and the handle of its frame. At most 104 bytes.
 #[derive(Debug)]
 pub struct PacketRecord {
     pub(super) frame: Frame,
@@ -57,6 +57,8 @@ pub struct PacketRecord {
     /// Whose it is, on a link with a tree of subscribers. On one with an ACK filter, which has no
     /// tree, the number that it acknowledges.
     pub(super) subscriber: u32,
+    /// Where its flow was found among the queues of its link last: see [`Places`].
+    pub(super) queue_place: u32,
     pub(super) class: Class,
     /// The port it leaves by.
     pub(super) port: PortIndex,
@@ -78,7 +80,7 @@ impl Acks {
     const FLAGS: u8 = Self::BARE - 1;
 }
 
-const _: () = assert!(size_of::<PacketRecord>() <= 96);
+const _: () = assert!(size_of::<PacketRecord>() <= 104);
 
 pub(super) const ETHERNET_HEADER: u64 = 14;
 
@@ -146,6 +148,7 @@ impl PacketRecord {
             ip_len: 0,
             wire_len: 0,
             subscriber: 0,
+            queue_place: Places::NOWHERE,
             class: Class(0),
             port: PortIndex(0),
             originated: false,
@@ -205,6 +208,10 @@ impl Packet for PacketRecord {
 
     fn flow_hash(&self) -> u64 {
         self.flow_hash
+    }
+
+    fn places(&self) -> Places {
+        Places { queue: self.queue_place, ..Places::UNKNOWN }
     }
 
     fn arrival(&self) -> Nanos {
@@ -278,6 +285,11 @@ impl Packet for QueuedPacket {
     #[inline]
     fn flow_hash(&self) -> u64 {
         self.0.flow_hash()
+    }
+
+    #[inline]
+    fn places(&self) -> Places {
+        self.0.places()
     }
 
     #[inline]

@@ -18,6 +18,7 @@ use evenkeel_core::admit::{Pin, ProtectedFlow};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::{Handover, Translate};
 use evenkeel_core::packet::Ecn;
+use evenkeel_core::packet::Places;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::parcel::Parcel;
@@ -248,6 +249,7 @@ impl Pipeline {
             ip_len: lengths as u32,
             wire_len: (lengths >> 32) as u32,
             subscriber,
+            queue_place: Places::NOWHERE,
             class,
             port: PortIndex(port as u16),
             originated: bits & 1 != 0,

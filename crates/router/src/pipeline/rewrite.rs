@@ -1,5 +1,6 @@
 //! Rewriting a packet for its next hop, and handing it to its link.
 
+use evenkeel_core::packet::Places;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::Headers;
@@ -106,6 +107,7 @@ impl Pipeline {
             ecn: rewrite::ecn(self.pool.bytes(&frame)),
             marked: false,
             acks: Acks::default(),
+            queue_place: Places::NOWHERE,
             frame,
             flow: *hop.flow,
             flow_hash: hop.flow_hash,

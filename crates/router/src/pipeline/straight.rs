@@ -12,6 +12,7 @@ use std::vec::Drain;
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_net::{PortIndex, frame, rewrite};
 
@@ -83,7 +84,7 @@ impl Pipeline {
         let Self { pool, ports, flow_cache, addresses, agenda, admissions, classifier, .. } = self;
         let slot = &mut ports[link];
         let framing = slot.link.framing();
-        let plain = slot.is_plain();
+        let (plain, looked_at) = (slot.is_plain(), slot.is_looked_at());
         let (mut count, mut bytes_received) = (0, 0);
         let end = loop {
             let (Some(packet), [next, others @ ..]) = (packets.as_slice().first(), *parsed) else {
@@ -114,24 +115,30 @@ impl Pipeline {
             count += 1;
             bytes_received += frame.len() as u64;
             pool.trim(&mut frame, frame_len(probe));
-            let packet = KnownPacket { probe, port, arrival, framing: &framing };
+            let mut packet = KnownPacket { probe, port, arrival, framing: &framing, subscriber };
+            let at = agenda.entry_time(arrival);
             if plain {
-                slot.enter_plain(packet, frame, agenda.entry_time(arrival), pool);
+                let (_, queue) = slot.enter_known(&packet, frame, at, pool);
+                flow_cache.note(probe, Places { queue, ..probe.places });
                 continue;
             }
-            let mut queued = packet.record(frame, subscriber);
-            let pin = Pin { next_hop: 0, ttl: probe.ttl };
             if slot.is_others {
-                break End::Others(queued, pin);
+                break End::Others(packet.record(frame), packet.pin());
             }
-            slot.control_until(arrival, pool);
-            let at = agenda.entry_time(arrival);
-            let verdict = slot.judge(&mut queued, pin, at, pool, classifier, &mut admissions.lists);
+            slot.catch_up(arrival, at, pool);
+            slot.find_subscriber(&mut packet, &frame, pool);
+            let lists = &mut admissions.lists;
+            let verdict = slot.judge(&packet, packet.pin(), at, classifier, lists);
             if verdict != Verdict::Pass {
-                break End::Held(queued, verdict, at);
+                break End::Held(packet.record(frame), verdict, at);
             }
-            let treated = slot.enter(queued, at, pool);
-            slot.tell_treated(at, treated, &mut admissions.lists);
+            let (treated, queue) = if looked_at {
+                (slot.enter(packet.record(frame), at, pool), probe.places.queue)
+            } else {
+                slot.enter_known(&packet, frame, at, pool)
+            };
+            slot.tell_treated(at, treated, lists);
+            flow_cache.note(probe, Places { listed: slot.last_listed(), queue });
         };
         if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
             agenda.touch(link);

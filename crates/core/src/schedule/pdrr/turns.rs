@@ -4,7 +4,7 @@ use super::flow::Flow;
 use super::hosts::Next;
 use super::{AHEAD, FICTITIOUS, Pdrr};
 use crate::flow_table::EntryId;
-use crate::packet::Packet;
+use crate::packet::{Packet, Places};
 use crate::units::Bytes;
 
 impl<P: Packet> Pdrr<P> {
@@ -25,12 +25,12 @@ impl<P: Packet> Pdrr<P> {
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
         let (hash, key) = self.config.fair.queue_of(packet);
         let longest = &mut self.longest;
-        match self.flows.find(hash, &key) {
-            Some(id) => Some(id),
-            None => self
-                .flows
-                .insert(hash, key, Flow::NEW, |id, old| longest.forget(id.link(), &mut old.place)),
-        }
+        let place = self.flows.find_near(packet.places().queue, hash, &key).or_else(|| {
+            let forget = |id: EntryId, old: &mut Flow| longest.forget(id.link(), &mut old.place);
+            self.flows.insert(hash, key, Flow::NEW, forget)
+        });
+        self.last = place.map_or(Places::NOWHERE, EntryId::link);
+        place
     }
 
     /// The turn of the flow in service is over.

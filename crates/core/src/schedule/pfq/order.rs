@@ -4,7 +4,7 @@ use super::flow::{Flow, Tag};
 use super::{AHEAD, Pfq};
 use crate::aqm::Codel;
 use crate::flow_table::{EntryId, PackedFlow};
-use crate::packet::Packet;
+use crate::packet::{Packet, Places};
 use crate::schedule::DropSink;
 use crate::schedule::calendar::GRAIN;
 use crate::schedule::flow_list::FlowList;
@@ -164,10 +164,10 @@ impl<P: Packet> Pfq<P> {
     #[inline]
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
         let (hash, key) = self.config.fair.queue_of(packet);
-        match self.flows.find(hash, &key) {
-            Some(id) => Some(id),
-            None => self.know(hash, key),
-        }
+        let place = self.flows.find_near(packet.places().queue, hash, &key);
+        let place = place.or_else(|| self.know(hash, key));
+        self.last = place.map_or(Places::NOWHERE, EntryId::link);
+        place
     }
 
     /// A place for a flow that has none.
