@@ -8,6 +8,7 @@ use std::time::Instant;
 use evenkeel_core::audit::Told;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
@@ -15,52 +16,19 @@ use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::PerClass;
-use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
+use evenkeel_core::{Class, FlowKey, Nanos, Reason, Scheduler, Weight};
 
 use crate::flows;
-
-/// As large as what the router queues: a handle to a frame and what the disciplines ask for.
-#[derive(Clone)]
-pub(crate) struct Probe {
-    pub(crate) flow: PackedFlow,
-    pub(crate) hash: u64,
-    pub(crate) arrival: Nanos,
-    pub(crate) len: u16,
-    pub(crate) class: Class,
-}
-
-impl Packet for Probe {
-    fn ip_len(&self) -> Bytes {
-        Bytes(u64::from(self.len))
-    }
-    fn wire_len(&self) -> Bytes {
-        Bytes(u64::from(self.len) + 38)
-    }
-    fn class(&self) -> Class {
-        self.class
-    }
-    fn flow(&self) -> FlowKey {
-        self.flow.unpack()
-    }
-    fn packed_flow(&self) -> PackedFlow {
-        self.flow
-    }
-    fn flow_hash(&self) -> u64 {
-        self.hash
-    }
-    fn arrival(&self) -> Nanos {
-        self.arrival
-    }
-}
+use crate::handle::{Handle, Record, Spare};
 
 /// Packets that wait in each class while packets are exchanged.
 const DEPTH: u16 = 8;
 /// Nanoseconds between two exchanges, so that clocks and due times advance: 10 Mpps.
 const SPACING: u64 = 100;
 
-fn probe(class: u16, number: u64) -> Probe {
+fn record(class: u16, number: u64) -> Record {
     let address = |last: u64| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 | last as u32));
-    Probe {
+    Record {
         flow: PackedFlow::new(&FlowKey {
             source: address(u64::from(class)),
             destination: address(0x1_0000 + number),
@@ -71,6 +39,7 @@ fn probe(class: u16, number: u64) -> Probe {
         }),
         hash: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         arrival: Nanos::ZERO,
+        places: Places::UNKNOWN,
         len: 46 + (number % 1400) as u16,
         class: Class(class),
     }
@@ -79,7 +48,7 @@ fn probe(class: u16, number: u64) -> Probe {
 /// A discipline with `classes` classes, by its name in configuration files; `lct` once with all
 /// classes due at once and once (`lct-delay`) with one class at `X_DELAY` 0 and the others at 10 to
 /// 200 us.
-fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
+fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Handle> {
     let limit = u32::from(DEPTH) * 2;
     let lct = |x_delay: Vec<Nanos>| {
         let config = LctConfig { limit: PerClass::all(limit), ..LctConfig::with_delays(x_delay) };
@@ -119,7 +88,7 @@ pub(crate) const CASES: [(&str, u16); 8] = [
 
 /// A discipline with its backlog, ready to exchange packets.
 pub(crate) struct Exchange {
-    scheduler: AnyScheduler<Probe>,
+    scheduler: AnyScheduler<Handle>,
     now: Nanos,
 }
 
@@ -128,7 +97,8 @@ impl Exchange {
     pub(crate) fn new(kind: &str, classes: u16) -> Self {
         let mut scheduler = scheduler(kind, classes);
         for number in 0..u64::from(classes) * u64::from(DEPTH) {
-            let packet = probe((number % u64::from(classes)) as u16, number);
+            let packet = record((number % u64::from(classes)) as u16, number);
+            let packet = Handle(Box::new(packet));
             let treated = scheduler.enqueue(Nanos::ZERO, packet, &mut |_, reason: Reason| {
                 unreachable!("the backlog fits: {reason}");
             });
@@ -143,7 +113,7 @@ impl Exchange {
             self.now += Nanos(SPACING);
             let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
             if let Some(mut packet) = self.scheduler.dequeue(self.now, &mut lost) {
-                packet.arrival = self.now;
+                packet.0.arrival = self.now;
                 let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
             }
         }
@@ -160,7 +130,7 @@ impl Exchange {
 /// A whole outgoing link (meters, ring and paced wire too) that is kept busy by two classes at
 /// twice its rate.
 pub(crate) struct BusyLink {
-    link: Link<Probe, AnyScheduler<Probe>>,
+    link: Link<Handle, AnyScheduler<Handle>>,
     now: Nanos,
     sink: Counted,
     number: u64,
@@ -170,16 +140,17 @@ pub(crate) struct BusyLink {
 struct Counted {
     sent: u64,
     dropped: u64,
+    spare: Spare,
 }
 
-impl LinkSink<Probe> for Counted {
-    fn transmitted(&mut self, _at: Nanos, packet: Probe) {
+impl LinkSink<Handle> for Counted {
+    fn transmitted(&mut self, _at: Nanos, packet: Handle) {
         self.sent += 1;
-        black_box(packet);
+        self.spare.take(packet);
     }
-    fn dropped(&mut self, _at: Nanos, packet: Probe, _reason: Reason) {
+    fn dropped(&mut self, _at: Nanos, packet: Handle, _reason: Reason) {
         self.dropped += 1;
-        black_box(packet);
+        self.spare.take(packet);
     }
 }
 
@@ -202,8 +173,8 @@ impl BusyLink {
         for _ in 0..times {
             self.now += Nanos(313);
             self.number += 1;
-            let mut packet = probe((self.number % classes) as u16, self.number);
-            packet.arrival = self.now;
+            let record = record((self.number % classes) as u16, self.number);
+            let packet = self.sink.spare.packet(Record { arrival: self.now, ..record });
             let _ = black_box(self.link.enqueue(self.now, packet, &mut self.sink));
         }
     }
@@ -220,7 +191,7 @@ impl BusyLink {
 
 /// A link that is just full of packets of many flows, served by PDRR; audited or not.
 pub(crate) struct FullLink {
-    link: Link<Probe, AnyScheduler<Probe>>,
+    link: Link<Handle, AnyScheduler<Handle>>,
     now: Nanos,
     sink: Counted,
     number: u32,
@@ -253,7 +224,8 @@ impl FullLink {
         for _ in 0..times {
             self.now += apart;
             self.number = self.number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let packet = Probe { arrival: self.now, ..flows::probe(self.number >> 16) };
+            let record = Record { arrival: self.now, ..flows::record(self.number >> 16) };
+            let packet = self.sink.spare.packet(record);
             let _ = black_box(self.link.enqueue(self.now, packet, &mut self.sink));
         }
     }

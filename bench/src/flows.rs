@@ -12,15 +12,17 @@ use evenkeel_core::admit::{
 use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm};
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Reason, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
+use evenkeel_ports::huge_pages;
 use evenkeel_ports::tsc::Tsc;
 
-use crate::disciplines::Probe;
+use crate::handle::{Handle, Record, Spare};
 use crate::plot;
 use crate::timing::{Case, Rounds, Spread};
 
@@ -51,7 +53,7 @@ const PACKETS: u64 = 200_000;
 const SPACING: u64 = 100;
 
 /// A packet of flow `number`: key and hash cost a few multiplications, no memory.
-pub(crate) fn probe(number: u32) -> Probe {
+pub(crate) fn record(number: u32) -> Record {
     let hash = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
     let flow = FlowKey {
@@ -63,13 +65,17 @@ pub(crate) fn probe(number: u32) -> Probe {
         flow_label: 0,
     };
     let flow = PackedFlow::new(&flow);
-    Probe { flow, hash: hash ^ hash >> 29, arrival: Nanos::ZERO, len: 1_000, class: Class(0) }
+    let (hash, places) = (hash ^ hash >> 29, Places::UNKNOWN);
+    Record { flow, hash, arrival: Nanos::ZERO, places, len: 1_000, class: Class(0) }
 }
 
 /// A scheduler with a standing backlog, with or without admission before it.
 pub(crate) struct ManyFlows {
     admission: Option<(Admission, RouterLists)>,
-    scheduler: AnyScheduler<Probe>,
+    scheduler: AnyScheduler<Handle>,
+    spare: Spare,
+    /// Where the packets of each flow are queued, where that is remembered from packet to packet.
+    remembered: Vec<Places>,
     flows: u32,
     state: u64,
     now: Nanos,
@@ -120,9 +126,12 @@ impl ManyFlows {
                 .expect("the defaults are in range");
             (admission, lists)
         });
-        let mut many = Self { admission, scheduler, flows, state: 1, now: Nanos::ZERO };
+        let (spare, remembered) = (Spare::default(), Vec::new());
+        let mut many =
+            Self { admission, scheduler, spare, remembered, flows, state: 1, now: Nanos::ZERO };
         for number in 0..flows {
-            many.arrive(probe(number));
+            let packet = many.spare.packet(record(number));
+            many.arrive(packet);
             if number >= backlog {
                 many.leave();
             }
@@ -130,12 +139,13 @@ impl ManyFlows {
         if let Some((admission, _)) = &many.admission {
             assert_eq!(admission.view().protected, flows, "every flow was let in");
         }
+        huge_pages::gather();
         // The first packets of all flows have priority: not what a steady state is like.
         many.run(2 * u64::from(backlog.max(ACTIVE)));
         many
     }
 
-    fn arrive(&mut self, packet: Probe) {
+    fn arrive(&mut self, packet: Handle) {
         let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
         match &mut self.admission {
             None => {
@@ -154,14 +164,33 @@ impl ManyFlows {
 
     fn leave(&mut self) {
         let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
-        black_box(self.scheduler.dequeue(self.now, &mut lost));
+        if let Some(packet) = black_box(self.scheduler.dequeue(self.now, &mut lost)) {
+            self.spare.take(packet);
+        }
+    }
+
+    /// From now on each packet is told where the one before of its flow was queued, as the router's
+    /// cache of flows tells it.
+    pub(crate) fn remember(&mut self) {
+        self.remembered = vec![Places::UNKNOWN; self.flows as usize];
+    }
+
+    /// Packets of flows that are drawn, with the numbers of these.
+    fn burst(&mut self) -> ([u32; BURST], [Handle; BURST]) {
+        let flows = std::array::from_fn(|_| self.draw());
+        let packets = flows.map(|flow| {
+            let places = self.remembered.get(flow as usize).copied();
+            let places = places.unwrap_or(Places::UNKNOWN);
+            self.spare.packet(Record { places, ..record(flow) })
+        });
+        (flows, packets)
     }
 
     /// `times` packets come in bursts, and as many leave.
     pub(crate) fn run(&mut self, times: u64) {
         for _ in 0..times / BURST as u64 {
             self.now += Nanos(SPACING * BURST as u64);
-            let burst: [Probe; BURST] = std::array::from_fn(|_| probe(self.draw()));
+            let (_, burst) = self.burst();
             if let Some((admission, _)) = &mut self.admission {
                 if admission.next_tick() <= self.now {
                     admission.tick(
@@ -169,8 +198,8 @@ impl ManyFlows {
                         &Observed::new(&self.scheduler.meters(), Nanos::ZERO, self.now),
                     );
                 }
-                burst.iter().for_each(|packet| admission.prefetch_bucket(packet.hash));
-                burst.iter().for_each(|packet| admission.prefetch(packet.hash));
+                burst.iter().for_each(|packet| admission.prefetch_bucket(packet.flow_hash()));
+                burst.iter().for_each(|packet| admission.prefetch(packet.flow_hash()));
             }
             self.prefetch(&burst);
             burst.into_iter().for_each(|packet| self.arrive(packet));
@@ -181,28 +210,40 @@ impl ManyFlows {
     /// Nanoseconds per packet of `bursts` bursts that leave and are replaced. As in
     /// `bench/rte_sched` only that is timed, and not how the packets that come are made up.
     pub(crate) fn time_calls(&mut self, bursts: u64, tsc: &Tsc) -> f64 {
-        let (mut cycles, mut lost) =
-            (0, |_, reason: Reason| unreachable!("nothing is dropped: {reason}"));
+        let mut cycles = 0;
         for _ in 0..bursts {
+            let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
             self.now += Nanos(SPACING * BURST as u64);
             let begin = tsc.now();
-            (0..BURST).for_each(|_| self.leave());
+            let gone: [_; BURST] =
+                std::array::from_fn(|_| self.scheduler.dequeue(self.now, &mut lost));
             cycles += tsc.now().0.saturating_sub(begin.0);
-            let burst: [Probe; BURST] = std::array::from_fn(|_| probe(self.draw()));
+            gone.into_iter().flatten().for_each(|packet| self.spare.take(packet));
+            let (flows, burst) = self.burst();
             let begin = tsc.now();
             self.prefetch(&burst);
-            for packet in burst {
+            let queues = burst.map(|packet| {
                 let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
-            }
+                self.scheduler.last_place()
+            });
             cycles += tsc.now().0.saturating_sub(begin.0);
+            for (flow, queue) in flows.into_iter().zip(queues) {
+                if let Some(places) = self.remembered.get_mut(flow as usize) {
+                    places.queue = queue;
+                }
+            }
         }
         tsc.to_nanos(Cycles(cycles)).0 as f64 / (bursts * BURST as u64) as f64
     }
 
     /// As the trait says it costs least.
-    fn prefetch(&self, burst: &[Probe; BURST]) {
-        burst.iter().for_each(|packet| self.scheduler.prefetch_bucket(packet.hash));
-        burst.iter().for_each(|packet| self.scheduler.prefetch(packet.hash));
+    fn prefetch(&self, burst: &[Handle; BURST]) {
+        let scheduler = &self.scheduler;
+        if !self.remembered.is_empty() {
+            return burst.iter().for_each(|packet| scheduler.prefetch_place(packet.0.places.queue));
+        }
+        burst.iter().for_each(|packet| scheduler.prefetch_bucket(packet.0.hash));
+        burst.iter().for_each(|packet| scheduler.prefetch(packet.0.hash));
     }
 
     fn draw(&mut self) -> u32 {

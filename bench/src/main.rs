@@ -16,6 +16,7 @@ mod fairdrop;
 mod fib;
 mod flows;
 mod follow;
+mod handle;
 mod idle;
 mod instructions;
 mod live;

@@ -8,7 +8,7 @@ use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_ports::tsc::Tsc;
-use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_ports::{FramePool, Port, RxFrame, huge_pages};
 use evenkeel_router::Disciplines;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::cycles::CycleClock;
@@ -220,6 +220,8 @@ impl Forwarding {
                 .collect(),
             now,
         };
+        // As the router does with its tables.
+        huge_pages::gather();
         if !setup.first {
             router.establish();
         }

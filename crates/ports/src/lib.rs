@@ -8,6 +8,7 @@
 //! | [`af_packet`], [`af_xdp`], [`memory`], [`pcap`] | back ends: a Linux interface, one with zero to one copies per frame, a pair of queues, a capture file |
 //! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
 //! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
+//! | [`huge_pages`] | large tables in pages of 2 MiB |
 //! | [`inline`] | takes over the queues of an interface and leaves everything else to the kernel |
 //! | [`lose`] | loses frames of a VLAN at random, for tests |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
@@ -28,6 +29,7 @@ pub mod error;
 pub mod gate;
 pub mod guard;
 pub mod heartbeat;
+pub mod huge_pages;
 pub mod inline;
 pub mod lose;
 pub mod memory;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_config::{Attach, Io, RouterConfig, Work};
 use evenkeel_core::Nanos;
-use evenkeel_ports::{FramePool, sys};
+use evenkeel_ports::{FramePool, huge_pages, sys};
 
 use super::{WorkerBuffers, epoch, ivs};
 use crate::clock::TscClock;
@@ -89,5 +89,6 @@ pub(super) fn build_pipeline(
         pipeline.begin_epoch(epoch);
     }
     pipeline.set_max_catch_up(Some(config.router.max_catch_up));
+    huge_pages::gather();
     Ok(pipeline)
 }

@@ -12,7 +12,7 @@ mod frames;
 #[path = "../../../../fuzz/cases/tables.rs"]
 mod tables;
 
-fn replay(target: &str, run: fn(&[u8])) {
+pub(crate) fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
     for file in fs::read_dir(&folder).unwrap().flatten() {

@@ -1,193 +1,38 @@
-//! Flows whose way is remembered are held to the long way: the same packets and the same changes of
-//! tables give the same frames and the same counters, whatever is remembered.
+//! Flows whose way is remembered are held to the long way: `fuzz/cases/known_flows.rs`, with random
+//! choices and with those that the fuzzer has found.
 
 use evenkeel_core::Nanos;
-use evenkeel_net::fib::{NextHop, NextHops, Precedence, Route, RouteKind};
-use evenkeel_net::{MacAddr, PortIndex};
+use evenkeel_net::PortIndex;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::LinkState;
 
-use crate::common::{Bed, Udp, host_mac, router_mac, udp, v4, v6};
+use crate::common::{Bed, Udp, host_mac, v4};
+use crate::corpus::replay;
 
-const PORTS: usize = 3;
+#[path = "../../../../fuzz/cases/known_flows.rs"]
+mod case;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        ((self.0 >> 32) * end) >> 32
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
+/// Random numbers.
+fn numbers(seed: u64) -> impl Iterator<Item = u32> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 32) as u32
+    })
 }
 
-/// What both routers are told beside the size of the memory: by name.
-const TABLES: [(&str, &str); 5] = [
-    ("plain", ""),
-    (
-        "classes and disciplines",
-        "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
-         [[class]]\nname = \"bulk\"\nmatch = [{ protocol = \"udp\", destination_port = 5001 }]\n\
-         [[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"wfq-altq\", weight \
-         = { voice = 10 } }\n[[link]]\nport = \"p2\"\nrate = \"8Mbit/s\"\ndiscipline = { kind = \
-         \"pdrr\" }\n",
-    ),
-    (
-        "admission",
-        "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\nadmission \
-         = { flows = 64 }\n",
-    ),
-    (
-        "pinned paths",
-        "[[link]]\nport = \"p0\"\nrate = \"9Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-         admission = { pinning = true }\n\
-         [[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-         admission = { pinning = true }\n\
-         [[link]]\nport = \"p2\"\nrate = \"2Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-         admission = { pinning = true }\n",
-    ),
-    (
-        "FairDrop of a link that is full",
-        "[fairdrop]\non = true\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\n",
-    ),
-];
-
-fn bed(tables: &str, flows: u32) -> Bed {
-    Bed::new(PORTS, &format!("[router]\nflow_cache = {flows}\n{tables}"))
-}
-
-/// A frame of one of some flows; now and then there is something unusual about it.
-fn frame(random: &mut Random) -> (usize, Vec<u8>) {
-    let (from, to) = (random.below(PORTS as u64) as usize, random.below(PORTS as u64) as usize);
-    let host = random.one(&[2, 2, 2, 2, 9, 1, 255]);
-    let what = Udp {
-        ttl: random.one(&[64, 64, 64, 64, 2, 1, 0]),
-        payload: random.one(&[0, 18, 100, 100, 600, 1_472, 1_473, 3_000]),
-        dscp: random.one(&[0, 0, 46, 10]),
-        dont_fragment: random.below(2) == 0,
-        port: 5_000 + random.below(6) as u16,
-    };
-    let macs =
-        (host_mac(from), if random.below(30) == 0 { host_mac(to) } else { router_mac(from) });
-    let mut frame = match random.below(8) {
-        0 => udp(macs, v6(from, 2), v6(to, host), what),
-        _ => udp(macs, v4(from, random.one(&[2, 2, 3])), v4(to, host), what),
-    };
-    match random.below(40) {
-        0 => frame[24] ^= 0xff,
-        1 => frame[20] |= 0x20,
-        2 => frame[14] = 0x46,
-        3 => frame[23] = random.one(&[6, 1, 89]),
-        4 => frame.truncate(random.below(60) as usize),
-        5 => frame[6..12].copy_from_slice(&router_mac(to).0),
-        6 => frame.extend_from_slice(&[0; 30]),
-        7 => frame[12..14].copy_from_slice(&[0x08, 0x06]),
-        8 => frame[26] = 127,
-        _ => {}
-    }
-    (from, frame)
-}
-
-/// Changes something that decides where packets go. The same for both.
-fn change(random: &mut Random, beds: [&mut Bed; 2]) {
-    let (what, port) = (random.below(9), random.below(PORTS as u64) as usize);
-    let (mac, value) = (random.below(4) as u8, random.below(6));
-    let mtu = random.one(&[1_500, 1_500, 600, 9_000]);
-    for bed in beds {
-        let index = PortIndex(port as u16);
-        let elsewhere = PortIndex(((port + 1) % PORTS) as u16);
-        match what {
-            0 => {
-                let state = match value {
-                    0 => None,
-                    1 => Some(KernelNeighbourState::Failed),
-                    2 => Some(KernelNeighbourState::Stale(host_mac(port))),
-                    3 => Some(KernelNeighbourState::Reachable(MacAddr([2, 0, 0, 0, 9, mac]))),
-                    _ => Some(KernelNeighbourState::Reachable(host_mac(port))),
-                };
-                bed.pipeline.set_neighbour(bed.now, index, v4(port, 2), state);
-            }
-            1 => {
-                let state = LinkState { mac: router_mac(port), mtu, up: value > 0 };
-                bed.pipeline.set_link(bed.now, index, Some(state));
-            }
-            2 => {
-                let route = match value {
-                    0 => Route::of(RouteKind::Blackhole),
-                    1 => Route::of(RouteKind::Local),
-                    // By an interface that is no port: the kernel's to forward.
-                    5 => Route::of(RouteKind::Elsewhere),
-                    2 => Route::via(NextHop::gateway(elsewhere, v4(elsewhere.index(), 2)), 0),
-                    3 => {
-                        let hops = [index, elsewhere].map(|port| NextHop {
-                            port,
-                            gateway: Some(v4(port.index(), 2)),
-                            weight: 1,
-                        });
-                        let hops = NextHops::new(hops.into()).unwrap();
-                        Route::of(RouteKind::Unicast(hops))
-                    }
-                    _ => Route { mtu, ..Route::via(NextHop::connected(index), 0) },
-                };
-                bed.pipeline.fib_mut().insert(format!("10.0.{port}.2/32").parse().unwrap(), route);
-            }
-            3 => {
-                let main = value > 1;
-                bed.pipeline.fib_mut().remove(
-                    format!("10.0.{port}.2/32").parse().unwrap(),
-                    Precedence { main, metric: 0 },
-                );
-            }
-            4 => drop(bed.pass(Nanos::from_millis(800))),
-            _ => {}
-        }
-    }
-}
-
-/// Both get the same packets and changes.
-fn hold_together(name: &str, tables: &str, flows: u32, seed: u64) -> u64 {
-    let (mut known, mut long) = (bed(tables, flows), bed(tables, 0));
-    let mut random = Random(seed);
-    let mut forwarded = 0;
-    for step in 0..6_000 {
-        if random.below(40) == 0 {
-            change(&mut random, [&mut known, &mut long]);
-        }
-        for _ in 0..random.below(12) {
-            let (from, frame) = frame(&mut random);
-            for bed in [&mut known, &mut long] {
-                let _ = bed.hosts[from].inject(&frame);
-            }
-        }
-        let pause = Nanos::from_micros(1 + random.below(3_000));
-        assert_eq!(known.pass(pause), long.pass(pause), "{name}, {flows}, {seed}: step {step}");
-        let mut asked = [Vec::new(), Vec::new()];
-        for (bed, asked) in [&mut known, &mut long].into_iter().zip(&mut asked) {
-            bed.pipeline.drain_requests(bed.now, |request| asked.push(request));
-        }
-        assert_eq!(asked[0], asked[1], "{name}, {flows}, {seed}: asked of the kernel, step {step}");
-        for at in 0..PORTS {
-            let (ours, theirs) = (known.received(at), long.received(at));
-            assert_eq!(ours, theirs, "{name}, {flows} flows, seed {seed}: port {at}, step {step}");
-            forwarded += ours.len() as u64;
-        }
-        if step % 500 == 0 {
-            let (ours, theirs) = (known.snapshot(), long.snapshot());
-            assert_eq!(ours, theirs, "{name}, {flows}, {seed}: step {step}");
-        }
-    }
-    forwarded
+#[test]
+fn f17_flows_of_the_corpus_are_known_as_they_are_looked_up() {
+    replay("known_flows", case::run);
 }
 
 #[test]
 fn remembered_and_looked_up_packets_cannot_be_told_apart() {
-    for (name, tables) in TABLES {
+    for tables in case::TABLES {
         for (flows, seed) in [(2, 1), (16, 2), (4_096, 3), (4_096, 4)] {
-            let forwarded = hold_together(name, tables, flows, seed);
-            assert!(forwarded > 3_000, "{name}: {forwarded} frames");
+            println!("{}, {flows} flows, seed {seed}", tables.0);
+            let mut choices = case::Choices::new(numbers(seed));
+            let forwarded = case::hold_together(tables, flows, 6_000, &mut choices);
+            assert!(forwarded > 3_000, "{}: {forwarded} frames", tables.0);
         }
     }
 }
@@ -195,7 +40,7 @@ fn remembered_and_looked_up_packets_cannot_be_told_apart() {
 /// The kernel has to hear that a neighbour is used which may have gone, also by known flows.
 #[test]
 fn a_neighbour_in_doubt_is_asked_for_while_known_flows_use_it() {
-    let mut bed = bed("", 64);
+    let mut bed = Bed::new(3, "[router]\nflow_cache = 64");
     let stale = KernelNeighbourState::Stale(host_mac(1));
     bed.pipeline.set_neighbour(bed.now, PortIndex(1), v4(1, 2), Some(stale));
     let mut asked = 0;
