@@ -48,27 +48,35 @@ impl Wire {
         self.slots.len() - self.len
     }
 
-    /// The free slots, in order; what is written into the first is sent by [`Wire::pushed`].
-    fn free(&mut self) -> impl Iterator<Item = (&mut Slot, &mut [u8])> {
-        let (at, room) = (self.head + self.len, self.room());
+    /// The first `count` free slots, in order, up to the end of the ring and from its beginning on;
+    /// what is written into the first is sent by [`Wire::pushed`].
+    fn free(&mut self, count: usize) -> [impl Iterator<Item = (&mut Slot, &mut [u8])>; 2] {
+        let (at, count) = (self.head + self.len, count.min(self.room()));
         let at = if at < self.slots.len() { at } else { at - self.slots.len() };
-        let (slots, first) = self.slots.split_at_mut(at);
+        let first = count.min(self.slots.len() - at);
+        let (slots, first_slots) = self.slots.split_at_mut(at);
         let (bytes, first_bytes) = self.bytes.split_at_mut(at * self.slot);
-        let first = first.iter_mut().zip(first_bytes.chunks_exact_mut(self.slot));
-        first.chain(slots.iter_mut().zip(bytes.chunks_exact_mut(self.slot))).take(room)
+        let (slots, first_slots) = (&mut slots[..count - first], &mut first_slots[..first]);
+        [
+            first_slots.iter_mut().zip(first_bytes.chunks_exact_mut(self.slot)),
+            slots.iter_mut().zip(bytes.chunks_exact_mut(self.slot)),
+        ]
     }
 
     fn pushed(&mut self, count: usize) {
         self.len += count;
     }
 
-    /// The frames that wait, in order.
-    fn waiting(&self) -> impl Iterator<Item = (&[u8], Slot)> {
-        let (slots, first) = self.slots.split_at(self.head);
-        let (bytes, first_bytes) = self.bytes.split_at(self.head * self.slot);
-        let first = first.iter().zip(first_bytes.chunks_exact(self.slot));
-        let all = first.chain(slots.iter().zip(bytes.chunks_exact(self.slot)));
-        all.take(self.len).map(|(slot, place)| (&place[..slot.len as usize], *slot))
+    /// The first `count` frames that wait, in order: up to the end of the ring, and from its
+    /// beginning on.
+    fn waiting(&self, count: usize) -> [impl Iterator<Item = (&[u8], Slot)>; 2] {
+        let count = count.min(self.len);
+        let first = count.min(self.slots.len() - self.head);
+        [self.head..self.head + first, 0..count - first].map(|part| {
+            let bytes = &self.bytes[part.start * self.slot..part.end * self.slot];
+            let places = self.slots[part].iter().zip(bytes.chunks_exact(self.slot));
+            places.map(|(slot, place)| (&place[..slot.len as usize], *slot))
+        })
     }
 
     fn popped(&mut self, count: usize) {
@@ -152,8 +160,10 @@ impl MemoryPort {
         if frame.len() > wire.slot {
             return false;
         }
-        let Some((slot, place)) = wire.free().next() else { return false };
+        let mut free = wire.free(1).into_iter().flatten();
+        let Some((slot, place)) = free.next() else { return false };
         slot.write(place, frame, partial_checksum);
+        drop(free);
         wire.pushed(1);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += frame.len() as u64;
@@ -163,7 +173,7 @@ impl MemoryPort {
     /// Receives one frame as bytes: what a test's host does.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let mut wire = lock(&self.receive);
-        let bytes = wire.waiting().next()?.0.to_vec();
+        let bytes = wire.waiting(1).into_iter().flatten().next()?.0.to_vec();
         wire.popped(1);
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += bytes.len() as u64;
@@ -202,15 +212,17 @@ impl Port for MemoryPort {
         let (before, longest) = (out.len(), pool.max_frame());
         let (taken, mut read) = (max.min(wire.len), 0);
         out.reserve(taken);
-        for (bytes, slot) in wire.waiting().take(taken) {
-            if let Some(mut frame) = pool.alloc_from(bytes) {
-                frame.set_partial_checksum(slot.partial_checksum);
-                read += bytes.len() as u64;
-                out.push(RxFrame { frame, arrival: now });
-            } else if bytes.len() > longest {
-                counters.drop_one(Reason::FrameTooLong);
-            } else {
-                counters.drop_one(Reason::NoBuffer);
+        for part in wire.waiting(taken) {
+            for (bytes, slot) in part {
+                if let Some(mut frame) = pool.alloc_from(bytes) {
+                    frame.set_partial_checksum(slot.partial_checksum);
+                    read += bytes.len() as u64;
+                    out.push(RxFrame { frame, arrival: now });
+                } else if bytes.len() > longest {
+                    counters.drop_one(Reason::FrameTooLong);
+                } else {
+                    counters.drop_one(Reason::NoBuffer);
+                }
             }
         }
         wire.popped(taken);
@@ -230,19 +242,27 @@ impl Port for MemoryPort {
             counters.tx_blocked += 1;
         }
         let longest = wire.slot;
-        let (mut sent, mut bytes, mut free) = (0, 0, wire.free());
-        for _ in 0..taken {
-            let Some(frame) = frames.pop_front() else { break };
-            if frame.len() > longest {
-                counters.drop_one(Reason::PortRefused);
-            } else if let Some((slot, place)) = free.next() {
+        let (mut sent, mut bytes) = (0, 0);
+        let mut left = taken;
+        let mut next = || {
+            left = left.checked_sub(1)?;
+            frames.pop_front()
+        };
+        'frames: for part in wire.free(taken) {
+            for (slot, place) in part {
+                let Some(mut frame) = next() else { break 'frames };
+                while frame.len() > longest {
+                    counters.drop_one(Reason::PortRefused);
+                    pool.release(frame);
+                    let Some(other) = next() else { break 'frames };
+                    frame = other;
+                }
                 slot.write(place, pool.bytes(&frame), frame.partial_checksum());
                 bytes += frame.len() as u64;
                 sent += 1;
+                pool.release(frame);
             }
-            pool.release(frame);
         }
-        drop(free);
         wire.pushed(sent);
         counters.tx_frames += sent as u64;
         counters.tx_bytes += bytes;

@@ -110,6 +110,12 @@ pub(super) struct FlowTables<'a> {
 }
 
 impl FlowTables<'_> {
+    /// Whether anybody will look for a flow.
+    #[inline]
+    pub(super) fn are_asked(self) -> bool {
+        self.admission.is_some() || self.scheduler.is_some()
+    }
+
     /// Prefetches the flow of this hash where it may be, or else what finds it. Whether there is
     /// more to [prefetch](Self::prefetch) then.
     #[inline]

@@ -138,7 +138,10 @@ impl Pipeline {
                 continue;
             };
             known += 1;
-            fetches |= self.tables_after(probe, &mut last).begin(probe.hash, probe.places);
+            let tables = self.tables_after(probe, &mut last);
+            if tables.are_asked() {
+                fetches |= tables.begin(probe.hash, probe.places);
+            }
             if let Some(fairdrop) = &self.fairdrop {
                 fairdrop.prefetch(probe.hash);
             }
