@@ -1,11 +1,14 @@
 //! Packets as nearly all are, and what tells their flows apart, in two words: for caches of flows,
 //! which have no time to parse.
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use evenkeel_core::FlowKey;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::packet::Ecn;
 
 use crate::PortIndex;
-use crate::frame::usual_head;
+use crate::frame::{is_routable, usual_head};
 
 /// A whole TCP or UDP packet in IPv4 without options and tags, with nothing wrong.
 #[derive(Clone, Copy, Debug)]
@@ -64,10 +67,76 @@ impl UsualFlow {
         (self.addresses, self.rest)
     }
 
+    /// Source and destination.
+    #[inline]
+    const fn ends(self) -> [IpAddr; 2] {
+        let [source, destination] = [(self.addresses >> 32) as u32, self.addresses as u32];
+        [IpAddr::V4(Ipv4Addr::from_bits(source)), IpAddr::V4(Ipv4Addr::from_bits(destination))]
+    }
+
     /// Its flow, as parsing has it.
+    #[inline]
+    #[must_use]
+    pub fn key(self) -> FlowKey {
+        let [source, destination] = self.ends();
+        FlowKey {
+            source,
+            destination,
+            protocol: (self.rest >> 32) as u8,
+            source_port: (self.rest >> 16) as u16,
+            destination_port: self.rest as u16,
+            flow_label: 0,
+        }
+    }
+
+    /// The differentiated services code point.
+    #[inline]
+    #[must_use]
+    pub const fn dscp(self) -> u8 {
+        (self.rest >> 40) as u8 & 0x3f
+    }
+
+    /// Whether both addresses can be those of hosts beyond their links, as
+    /// [`check_transit`](crate::frame::Headers::check_transit) has it.
+    #[inline]
+    #[must_use]
+    pub fn is_routable(self) -> bool {
+        self.ends().into_iter().all(is_routable)
+    }
+
+    /// The same, packed.
     #[inline]
     #[must_use]
     pub fn packed(self) -> PackedFlow {
         PackedFlow::v4(self.addresses, self.rest as u32, (self.rest >> 32) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::parse_usual;
+
+    #[test]
+    fn it_says_what_parsing_says() {
+        for (source, destination, dscp) in [
+            ([10, 0, 0, 1], [10, 0, 1, 9], 0),
+            ([127, 0, 0, 1], [10, 0, 1, 9], 46),
+            ([9; 4], [224; 4], 63),
+        ] {
+            let mut frame = [0; 60];
+            frame[12..15].copy_from_slice(&[0x08, 0, 0x45]);
+            (frame[15], frame[17], frame[22], frame[23]) = (dscp << 2 | 1, 46, 64, 17);
+            frame[26..30].copy_from_slice(&source);
+            frame[30..34].copy_from_slice(&destination);
+            frame[34..38].copy_from_slice(&[0x12, 0x34, 0xfe, 0xdc]);
+            let sum = crate::checksum::sum(&frame[14..34]).checksum();
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            let (usual, headers) = (Usual::of(&frame).unwrap(), parse_usual(&frame).unwrap());
+            let flow = usual.flow.received_by(PortIndex(0xffff));
+            assert_eq!((flow.key(), flow.dscp()), (headers.flow, headers.dscp));
+            assert_eq!(flow.packed(), PackedFlow::new(&headers.flow));
+            assert_eq!(flow.is_routable(), headers.check_transit().is_ok());
+        }
     }
 }

@@ -39,11 +39,17 @@ impl Pipeline {
         for packet in packets {
             self.pool.prefetch(&packet.frame);
         }
-        self.flow_cache.settle();
+        self.flow_cache.begin_vector();
         parsed.clear();
         let (mut fetches, mut known) = (false, 0);
         if self.flow_cache.is_on() {
-            (fetches, known) = self.look_up_flows(packets, parsed);
+            let unknown;
+            (fetches, known, unknown) = self.look_up_flows(packets, parsed);
+            if unknown > 0 {
+                let (found, begun) = self.find_out(packets, parsed);
+                known += found;
+                fetches |= begun;
+            }
         } else {
             parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
         }
@@ -62,9 +68,7 @@ impl Pipeline {
     /// Looks up the routes of parsed packets. Whether what links keep of some flow is on its way
     /// from memory.
     fn look_up_routes(&self, packets: &[UnroutedPacket], parsed: &mut [Parsed]) -> bool {
-        if self.routing.tables.len() >= LARGE_TABLE && packets.len() >= FEW {
-            self.prefetch_routes(parsed);
-        }
+        self.prefetch_routes(parsed);
         let mut fetches = false;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
             let Parsed::Ip(meta) = parsed else { continue };
@@ -118,25 +122,30 @@ impl Pipeline {
         }
     }
 
-    /// Finds the packets of known flows, and parses the others. Whether what links keep of some
-    /// flow is on its way from memory, and how many are known.
+    /// Finds the packets of known flows, and parses those of which no flow can be known. Whether
+    /// what links keep of some flow is on its way from memory, how many are known, and how many of
+    /// the others might be.
     #[inline]
-    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) -> (bool, usize) {
+    fn look_up_flows(
+        &self,
+        packets: &[UnroutedPacket],
+        parsed: &mut Vec<Parsed>,
+    ) -> (bool, usize, usize) {
         parsed.extend(packets.iter().map(|packet| {
             let bytes = self.pool.bytes(&packet.frame);
             let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
             probe.map_or(Parsed::Other, Parsed::Known)
         }));
-        let (mut fetches, mut known, mut last) = (false, 0, None);
+        let (mut fetches, mut known, mut unknown, mut last) = (false, 0, 0, None);
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
-            let found = match parsed {
-                Parsed::Known(probe) => self.flow_cache.find(probe).then_some(probe),
-                _ => None,
-            };
-            let Some(probe) = found else {
+            let Parsed::Known(probe) = parsed else {
                 *parsed = self.parse(&packet.frame);
                 continue;
             };
+            if !self.flow_cache.find(probe) {
+                unknown += 1;
+                continue;
+            }
             known += 1;
             let tables = self.tables_after(probe, &mut last);
             if tables.are_asked() {
@@ -146,7 +155,7 @@ impl Pipeline {
                 fairdrop.prefetch(probe.hash);
             }
         }
-        (fetches, known)
+        (fetches, known, unknown)
     }
 
     /// The port with the link that a packet leaves by: of the port that its own is joined with, or
@@ -192,14 +201,19 @@ impl Pipeline {
     }
 
     /// Prefetches the routes of a vector, where the table is too large for the nearer caches.
-    fn prefetch_routes(&self, parsed: &[Parsed]) {
+    pub(super) fn prefetch_routes(&self, parsed: &[Parsed]) {
+        if self.routing.tables.len() < LARGE_TABLE || parsed.len() < FEW {
+            return;
+        }
         let mut destinations = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); VECTOR];
         let mut count = 0;
         for parsed in parsed.iter().take(VECTOR) {
-            if let Parsed::Ip(meta) = parsed {
-                destinations[count] = meta.destination;
-                count += 1;
-            }
+            destinations[count] = match parsed {
+                Parsed::Ip(meta) => meta.destination,
+                Parsed::Known(probe) if !probe.is_found() => probe.flow.key().destination,
+                _ => continue,
+            };
+            count += 1;
         }
         self.routing.tables.read_ahead(&destinations[..count]);
     }

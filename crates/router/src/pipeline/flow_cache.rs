@@ -23,8 +23,8 @@
 //! them has to come again to keep its place. So a flood of flows of one packet each does not throw
 //! out the others. The hash is seeded.
 //!
-//! What is found for the packets of a vector is not looked at again while they are forwarded: what
-//! is found out meanwhile [waits](FlowCache::settle) until the next vector.
+//! What is found for the packets of a vector is copied, and not looked at again while they are
+//! forwarded: what is found out meanwhile may take any place.
 
 use std::cell::Cell;
 
@@ -34,8 +34,6 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::Frame;
-
-use super::packet::VECTOR;
 
 /// The places of a bucket.
 const PLACES: usize = 4;
@@ -116,6 +114,17 @@ pub(super) struct Probe {
     pub(super) ecn: Ecn,
 }
 
+impl Probe {
+    /// Whether its flow was found.
+    #[inline]
+    pub(super) const fn is_found(&self) -> bool {
+        self.way != NO_WAY
+    }
+}
+
+/// The number of no way.
+const NO_WAY: u16 = u16::MAX;
+
 /// See the module.
 pub(crate) struct FlowCache {
     /// None: nothing is remembered.
@@ -128,8 +137,6 @@ pub(crate) struct FlowCache {
     epoch: u32,
     /// The epoch that flows were looked for in last.
     looked: u32,
-    /// What was found out since then.
-    fresh: Vec<Place>,
     /// The place of a bucket that a new flow asks for first.
     turn: usize,
 }
@@ -153,7 +160,6 @@ impl FlowCache {
             hasher: FlowHasher::new(seed),
             epoch: 1,
             looked: 0,
-            fresh: Vec::with_capacity(if flows == 0 { 0 } else { VECTOR }),
             turn: 0,
         }
     }
@@ -161,7 +167,6 @@ impl FlowCache {
     /// Memory of a cache for so many flows, bytes.
     pub(crate) const fn memory(flows: u32) -> u64 {
         let ways = if flows == 0 { 0 } else { WAYS * size_of::<(Way, u32)>() };
-        let ways = if flows == 0 { 0 } else { ways + VECTOR * size_of::<Place>() };
         let bucket = size_of::<Bucket>() + size_of::<Guesses>();
         (buckets(flows) * bucket + ways) as u64
     }
@@ -173,7 +178,6 @@ impl FlowCache {
 
     /// What was remembered holds no longer: a table has changed.
     pub(super) fn begin_epoch(&mut self) {
-        self.fresh.clear();
         self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
             // What was remembered as many epochs ago must not hold again.
             self.buckets.fill(Bucket::default());
@@ -195,7 +199,7 @@ impl FlowCache {
         read_ahead(&self.buckets, bucket);
         read_ahead(&self.guesses, bucket);
         let (bucket, class, places) = (bucket as u32, Class(0), Places::UNKNOWN);
-        Some(Probe { flow, hash: 0, bucket, places, class, way: 0, at: 0, ip_len, ttl, ecn })
+        Some(Probe { flow, hash: 0, bucket, places, class, way: NO_WAY, at: 0, ip_len, ttl, ecn })
     }
 
     #[inline]
@@ -228,7 +232,7 @@ impl FlowCache {
         if probe.places != places
             && let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize)
         {
-            guesses[usize::from(probe.at) % PLACES].set(places);
+            guesses.get(usize::from(probe.at)).into_iter().for_each(|guess| guess.set(places));
         }
     }
 
@@ -252,60 +256,58 @@ impl FlowCache {
         (probe.ttl > 1 && probe.ip_len <= way.mtu).then_some(way)
     }
 
-    /// Remembers where the packets go that look like this one, from the next vector on.
+    /// Remembers where the packets go that look like this one.
     #[cold]
-    pub(super) fn remember(
+    pub(super) fn remember(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) {
+        let Some(way) = self.number(way) else { return };
+        let bucket = self.bucket(flow);
+        let place = Place { flow, hash, epoch: self.epoch, class, way: Cell::new(way) };
+        let _ = self.take_in(bucket, place);
+    }
+
+    /// The same, of a packet whose flow was looked for in vain: it is found now. False: its way
+    /// cannot be remembered.
+    #[inline]
+    pub(super) fn learn(
         &mut self,
-        flow: UsualFlow,
-        port: PortIndex,
+        probe: &mut Probe,
         (class, hash): (Class, u64),
         way: Way,
-    ) {
-        if self.fresh.len() == self.fresh.capacity() {
-            return;
-        }
-        let Some(way) = self.number(way) else { return };
-        let flow = flow.received_by(port);
-        self.fresh.push(Place { flow, hash, epoch: self.epoch, class, way: Cell::new(way) });
+    ) -> bool {
+        let Some(way) = self.number(way) else { return false };
+        (probe.class, probe.hash, probe.way) = (class, hash, way);
+        let (flow, epoch) = (probe.flow, self.epoch);
+        let place = Place { flow, hash, epoch, class, way: Cell::new(way) };
+        // Where every place is another's the flow has none, and there is none to note.
+        probe.at = self.take_in(probe.bucket as usize, place).map_or(PLACES as u8, |at| at as u8);
+        true
     }
 
-    /// Before the flows of a vector are looked for: remembers what was found out since the last.
+    /// The flows of a vector are going to be looked for.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) const fn begin_vector(&mut self) {
         self.looked = self.epoch;
-        if !self.fresh.is_empty() {
-            self.take_fresh();
-        }
     }
 
-    #[cold]
-    fn take_fresh(&mut self) {
-        let mut fresh = std::mem::take(&mut self.fresh);
-        for place in fresh.drain(..) {
-            self.take_in(place);
-        }
-        self.fresh = fresh;
-    }
-
-    fn take_in(&mut self, new: Place) {
-        let bucket = self.bucket(new.flow);
-        let Bucket(places) = &mut self.buckets[bucket];
+    /// Puts a flow into its bucket; the place that it has there, if it has one.
+    fn take_in(&mut self, bucket: usize, new: Place) -> Option<usize> {
+        let Bucket(places) = self.buckets.get_mut(bucket)?;
         let present = places.iter().position(|place| place.flow == new.flow);
         let stale = || places.iter().position(|place| place.epoch != new.epoch);
         self.turn = (self.turn + 1) % PLACES;
         let turn = self.turn;
         let is_idle = |at: &usize| places[*at].way.get() & CAME == 0;
         let idle = || (turn..turn + PLACES).map(|at| at % PLACES).find(is_idle);
-        match present.or_else(stale).or_else(idle) {
-            Some(at) => {
-                // A flow that another table change made stale is where it was, most likely.
-                if places[at].flow != new.flow {
-                    self.guesses[bucket].0[at].set(Places::UNKNOWN);
-                }
-                places[at] = new;
-            }
-            None => *places[turn].way.get_mut() &= !CAME,
+        let Some(at) = present.or_else(stale).or_else(idle) else {
+            *places[turn].way.get_mut() &= !CAME;
+            return None;
+        };
+        // A flow that a change of some table made stale is where it was, most likely.
+        if places[at].flow != new.flow {
+            self.guesses[bucket].0[at].set(Places::UNKNOWN);
         }
+        places[at] = new;
+        Some(at)
     }
 
     /// The number of a way; `None`: too many are remembered in this epoch.
@@ -357,7 +359,7 @@ mod tests {
 
         /// A packet comes; whether its way was known. It is remembered in any case.
         fn comes(&mut self, flow: u16, port: PortIndex) -> bool {
-            self.cache.settle();
+            self.cache.begin_vector();
             let bytes = frame(flow);
             let held = self.pool.alloc_from(&bytes).unwrap();
             let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
@@ -369,8 +371,12 @@ mod tests {
                 return true;
             }
             let way = Way { mtu: 1500, port: flow % 3, ..Way::default() };
-            let flow = (Usual::of(&bytes).unwrap().flow, u64::from(flow));
-            self.cache.remember(flow.0, port, (Class(0), flow.1), way);
+            let known = (Class(0), u64::from(flow));
+            if flow.is_multiple_of(2) {
+                self.cache.remember(probe.flow, known, way);
+            } else {
+                assert!(self.cache.learn(&mut probe, known, way) && probe.is_found());
+            }
             false
         }
     }
@@ -418,7 +424,7 @@ mod tests {
         assert!(!FlowCache::new(0, 1).is_on() && FlowCache::new(1, 1).is_on());
         assert_eq!(
             (FlowCache::memory(0), FlowCache::memory(60_000)),
-            (0, 65_536 * 40 + 4_096 * 20 + 32 * 32)
+            (0, 65_536 * 40 + 4_096 * 20)
         );
     }
 }

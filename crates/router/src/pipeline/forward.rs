@@ -161,7 +161,9 @@ impl Pipeline {
             let own = || self.addresses.is_own(meta.flow.unpack().source);
             let martian = meta.martian.or_else(|| own().then_some(Reason::MartianSource));
             let strange = || {
-                let comes_right = self.may_come_from(&packet, meta);
+                let dscp = || self.lookup_key(&packet, meta).dscp;
+                let flow = || meta.flow.unpack();
+                let comes_right = self.may_come_from(&packet, flow, meta.flow_hash, dscp);
                 (!comes_right).then_some(Reason::MartianSource)
             };
             if let Some(reason) = martian.or_else(strange) {
@@ -302,7 +304,8 @@ impl Pipeline {
         }
         if let Some(Usual { flow, .. }) = Usual::of(self.pool.bytes(&packet.frame)) {
             let way = Way::new(hop.port, hop.mtu, self.ports[hop.port].mac, hop.mac);
-            self.flow_cache.remember(flow, packet.port, (hop.class, hop.flow_hash), way);
+            let flow = flow.received_by(packet.port);
+            self.flow_cache.remember(flow, (hop.class, hop.flow_hash), way);
         }
     }
 

@@ -62,6 +62,7 @@ mod elsewhere;
 mod exchange;
 mod explain;
 mod fairdrop;
+mod first;
 mod flow_cache;
 mod forward;
 mod group;

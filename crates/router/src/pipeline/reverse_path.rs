@@ -11,7 +11,6 @@ use evenkeel_ports::bypass::ReversePath;
 
 use super::Pipeline;
 use super::packet::UnroutedPacket;
-use super::parsed::PacketMeta;
 
 impl Pipeline {
     /// How the sources of what comes by a port are checked.
@@ -24,15 +23,27 @@ impl Pipeline {
 
     /// Whether a packet of IPv4 comes from where it may.
     #[inline]
-    pub(super) fn may_come_from(&self, packet: &UnroutedPacket, meta: &PacketMeta) -> bool {
+    pub(super) fn may_come_from(
+        &self,
+        packet: &UnroutedPacket,
+        flow: impl FnOnce() -> FlowKey,
+        flow_hash: u64,
+        dscp: impl FnOnce() -> u8,
+    ) -> bool {
         match self.ports[packet.port.index()].reverse_path {
             ReversePath::Off => true,
-            how => self.leads_back(packet, meta, how == ReversePath::Strict),
+            how => self.leads_back(packet.port, (flow(), flow_hash), dscp(), how),
         }
     }
 
-    fn leads_back(&self, packet: &UnroutedPacket, meta: &PacketMeta, strict: bool) -> bool {
-        let flow = meta.flow.unpack();
+    fn leads_back(
+        &self,
+        from: PortIndex,
+        (flow, flow_hash): (FlowKey, u64),
+        dscp: u8,
+        how: ReversePath,
+    ) -> bool {
+        let strict = how == ReversePath::Strict;
         if !matches!(flow.source, IpAddr::V4(_)) {
             return true;
         }
@@ -43,15 +54,12 @@ impl Pipeline {
             destination_port: flow.source_port,
             ..flow
         };
-        let dscp = self.lookup_key(packet, meta).dscp;
-        let key = || LookupKey { flow: back, dscp, origin: Origin::Host(packet.port) };
+        let key = || LookupKey { flow: back, dscp, origin: Origin::Host(from) };
         let tables = &self.routing.tables;
-        match tables.lookup(flow.source, meta.flow_hash, key) {
+        match tables.lookup(flow.source, flow_hash, key) {
             Some(Decision::Forward { port, .. }) => {
                 let choices = || tables.choices(flow.source, key);
-                !strict
-                    || port == packet.port
-                    || choices().iter().any(|hop| hop.port == packet.port)
+                !strict || port == from || choices().iter().any(|hop| hop.port == from)
             }
             Some(Decision::Elsewhere) => !strict,
             _ => false,
