@@ -190,8 +190,8 @@ impl Admission {
         }
     }
 
-    pub(super) fn min_fair(&self) -> BitRate {
-        BitRate(self.config.min_fair_bits())
+    pub(super) const fn min_fair(&self) -> BitRate {
+        self.min_fair
     }
 
     /// Whether flows have less than `min_fair`, or would have. It is the subscribers that are slow

@@ -204,6 +204,8 @@ pub struct Admission {
     config: AdmissionConfig,
     seed: u64,
     random: u64,
+    /// min_FR: what the configuration comes to, asked several times for each new flow.
+    min_fair: BitRate,
     estimates: Estimates,
     /// Other workers that let flows in to the same link.
     peers: Option<Peers>,
@@ -251,6 +253,7 @@ impl Admission {
         let mut admission = Self {
             seed,
             random: fold(seed, 1),
+            min_fair: BitRate(config.min_fair_bits()),
             estimates: Estimates::new(config.rate, now, &nothing),
             peers: None,
             fair_due: now.saturating_add(config.fair_rate_interval),
@@ -342,6 +345,7 @@ impl Admission {
         self.load_due = self.load_due.min(now.saturating_add(config.load_interval));
         self.list.configure(&config);
         self.own.reconfigure(now, own_bucket(&config));
+        self.min_fair = BitRate(config.min_fair_bits());
         self.config = config;
         let congested = self.fair() < self.min_fair();
         if let Some(eccm) = &mut self.eccm {

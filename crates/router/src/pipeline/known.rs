@@ -3,7 +3,6 @@
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
-use evenkeel_core::link::Framing;
 use evenkeel_core::packet::{Ecn, Places};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_net::{PortIndex, rewrite};
@@ -48,7 +47,8 @@ impl Pipeline {
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
         let (port, arrival) = (way.port, packet.arrival);
-        let known = KnownPacket { probe, port, arrival, framing: &framing, subscriber };
+        let wire_len = framing.of(probe.ip_len.into()).0 as u32;
+        let known = KnownPacket { probe, port, arrival, wire_len, subscriber };
         self.enqueue_at(link, known.record(packet.frame), known.pin(), arrival);
     }
 }
@@ -60,8 +60,8 @@ pub(super) struct KnownPacket<'a> {
     /// The port it leaves by.
     pub(super) port: u16,
     pub(super) arrival: Nanos,
-    /// Of the link.
-    pub(super) framing: &'a Framing,
+    /// What the line of its link takes for it, bytes.
+    pub(super) wire_len: u32,
     /// Whose it is, on a link with a tree of subscribers.
     pub(super) subscriber: u32,
 }
@@ -70,14 +70,14 @@ impl KnownPacket<'_> {
     /// What is known of it where it waits.
     #[inline(always)] // or it is copied once more
     pub(super) fn record(&self, frame: Frame) -> PacketRecord {
-        let Self { probe, port, arrival, subscriber, .. } = *self;
+        let Self { probe, port, arrival, wire_len, subscriber } = *self;
         PacketRecord {
             frame,
             flow: probe.flow.packed(),
             flow_hash: probe.hash,
             arrival,
             ip_len: probe.ip_len.into(),
-            wire_len: self.wire_len().0 as u32,
+            wire_len,
             subscriber,
             queue_place: probe.places.queue,
             class: probe.class,
@@ -104,7 +104,7 @@ impl Packet for KnownPacket<'_> {
 
     #[inline]
     fn wire_len(&self) -> Bytes {
-        self.framing.of(self.probe.ip_len.into())
+        Bytes(self.wire_len.into())
     }
 
     #[inline]

@@ -115,7 +115,8 @@ impl Pipeline {
             count += 1;
             bytes_received += frame.len() as u64;
             pool.trim(&mut frame, frame_len(probe));
-            let mut packet = KnownPacket { probe, port, arrival, framing: &framing, subscriber };
+            let wire_len = framing.of(probe.ip_len.into()).0 as u32;
+            let mut packet = KnownPacket { probe, port, arrival, wire_len, subscriber };
             let at = agenda.entry_time(arrival);
             if plain {
                 let (_, queue) = slot.enter_known(&packet, frame, at, pool);
