@@ -150,6 +150,7 @@ step "page of what is reproduced" scripts/reproduced.py check out/figures/sim
 step "page of latency under load" scripts/latency.py check
 step "page of ns-3" scripts/ns3.py check
 step "page of Linux's TCP" scripts/linux_tcp.py check
+step "picture of a packet's instructions" scripts/stages.py check
 step "gallery" scripts/gallery.py out/figures/sim
 step "links of the guide" scripts/guide.py --self-test
 step "commands of the README" scripts/readme.sh

@@ -85,8 +85,8 @@ settings! {
         reload buffer_size: Bytes = Bytes(2_048), in 1_664..=65_536;
         /// Flows whose way is remembered (class, route, neighbour), so that only their first
         /// packets are looked up everywhere; the others are found by a few bytes of their headers.
-        /// Each takes 64 bytes of each worker's memory; more flows than these cost time, nothing
-        /// else. 0: none is.
+        /// Each takes 40 bytes of each worker's memory, of a number rounded up to a power of two;
+        /// more flows than these cost time, nothing else. 0: none is.
         reload flow_cache: u32 = 262_144, in 0..=16_777_216, counting "flows";
         /// What happens to a packet whose route leads back to the port it came from.
         reload hairpin: Hairpin = Hairpin::Forward;
