@@ -66,6 +66,9 @@ impl Packet for Handle {
     fn packed_flow(&self) -> PackedFlow {
         self.0.packed_flow()
     }
+    fn is_of(&self, flow: &PackedFlow) -> bool {
+        self.0.flow == *flow
+    }
     fn flow_hash(&self) -> u64 {
         self.0.flow_hash()
     }

@@ -277,6 +277,11 @@ pub trait Packet {
     fn packed_flow(&self) -> PackedFlow {
         PackedFlow::new(&self.flow())
     }
+    /// Whether it is of this flow.
+    #[inline]
+    fn is_of(&self, flow: &PackedFlow) -> bool {
+        self.packed_flow() == *flow
+    }
     /// A seeded hash of the flow key; equal for all packets of a flow.
     fn flow_hash(&self) -> u64;
     /// Where its flow was found last.

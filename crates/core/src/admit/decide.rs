@@ -52,10 +52,10 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         self.counts.packets += 1;
-        let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
+        let (hash, length) = (packet.flow_hash(), packet.wire_len());
         // A flow is listed by one rule only. Flows that pass by another rule do so before they
         // could be listed here, and a flow of the second link leaves this list.
-        let listed = self.list.find_near(packet.places().listed, hash, &key);
+        let listed = self.list.find_of(packet);
         if let Some(id) = listed
             && let Some(proves) = self.list.touch(id, now, length)
         {
@@ -65,7 +65,7 @@ impl Admission {
             self.last = Last::Listed(id, hash);
             return self.pass(Rule::Protected);
         }
-        let verdict = self.unlisted(now, packet, (key, listed), pin, backlogs, lists);
+        let verdict = self.unlisted(now, packet, listed, pin, backlogs, lists);
         self.due = self.when_due();
         verdict
     }
@@ -77,12 +77,12 @@ impl Admission {
         &mut self,
         now: Nanos,
         packet: &P,
-        (key, silent): (PackedFlow, Option<EntryId>),
+        silent: Option<EntryId>,
         pin: Pin,
         backlogs: Backlogs<'_>,
         lists: &mut RouterLists,
     ) -> Verdict {
-        let (hash, length) = (packet.flow_hash(), packet.wire_len());
+        let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
         if self.config.bypass_control && packet.is_own_control() && self.own.takes(now, length) {
             self.last = Last::Nothing;
             return self.pass(Rule::Control);

@@ -33,6 +33,7 @@ use alloc::vec::Vec;
 use super::view::{Pin, ProtectedFlow, Removal};
 use super::{AdmissionConfig, Backlogs, SecondLinkPolicy};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
+use crate::packet::Packet;
 use crate::schedule::flow_list::{Chain, Links};
 use crate::settings::SettingError;
 use crate::units::{Bytes, Nanos};
@@ -186,8 +187,9 @@ impl ProtectedList {
         self.table.prefetch_place(place as usize);
     }
     #[inline]
-    pub(super) fn find_near(&self, guess: u32, hash: u64, key: &PackedFlow) -> Option<EntryId> {
-        self.table.find_near(guess, hash, key)
+    pub(super) fn find_of(&self, packet: &impl Packet) -> Option<EntryId> {
+        let guessed = self.table.guessed(packet.places().listed, |flow| packet.is_of(flow));
+        guessed.or_else(|| self.table.find(packet.flow_hash(), &packet.packed_flow()))
     }
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &PackedFlow) -> Option<EntryId> {

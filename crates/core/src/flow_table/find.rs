@@ -15,12 +15,15 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         if self.is_of(first, key) { Some(first) } else { self.find_further(hash, key) }
     }
 
-    /// The same, looked for first at the place with the number `guess`, which may be any.
+    /// The entry at the place with the number `guess`, which may be any, if its key `is` the one
+    /// that is looked for.
     #[must_use]
     #[inline]
-    pub fn find_near(&self, guess: u32, hash: u64, key: &K) -> Option<EntryId> {
-        let guess = EntryId(guess);
-        if self.is_of(guess, key) { Some(guess) } else { self.find(hash, key) }
+    pub fn guessed(&self, guess: u32, is: impl FnOnce(&K) -> bool) -> Option<EntryId> {
+        match self.places.get(guess as usize).map(|place| &place.held) {
+            Some(Held::Entry { key, .. }) if is(key) => Some(EntryId(guess)),
+            _ => None,
+        }
     }
 
     /// Whether there is an entry of `key` at this place.

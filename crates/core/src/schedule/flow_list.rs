@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use super::slab::NIL;
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
+use crate::packet::Packet;
 use crate::prefetch;
 use crate::settings::SettingError;
 
@@ -340,10 +341,10 @@ impl<S: Copy> FlowList<S> {
         self.table.find(hash, key)
     }
 
-    /// The same, looked for first at the place `guess`.
+    /// The flow of a packet, if it is where the one before of it was.
     #[inline]
-    pub(super) fn find_near(&self, guess: u32, hash: u64, key: &PackedFlow) -> Option<EntryId> {
-        self.table.find_near(guess, hash, key)
+    pub(super) fn guessed(&self, packet: &impl Packet) -> Option<EntryId> {
+        self.table.guessed(packet.places().queue, |flow| packet.is_of(flow))
     }
 
     /// Whether this is the place of the flow of `key`.

@@ -49,6 +49,11 @@ impl Fair {
         }
     }
 
+    /// Whether each flow has a queue of its own.
+    pub(super) const fn is_by_flow(self) -> bool {
+        !matches!(self, Self::Source | Self::Destination)
+    }
+
     /// Upper bound of how many hosts so many flows have.
     pub(super) const fn hosts(self, flows: u32) -> u32 {
         flows * self.sides().len() as u32

@@ -206,6 +206,10 @@ impl Packet for PacketRecord {
         self.flow
     }
 
+    fn is_of(&self, flow: &PackedFlow) -> bool {
+        self.flow == *flow
+    }
+
     fn flow_hash(&self) -> u64 {
         self.flow_hash
     }
@@ -280,6 +284,11 @@ impl Packet for QueuedPacket {
     #[inline]
     fn packed_flow(&self) -> PackedFlow {
         self.0.packed_flow()
+    }
+
+    #[inline]
+    fn is_of(&self, flow: &PackedFlow) -> bool {
+        self.0.is_of(flow)
     }
 
     #[inline]

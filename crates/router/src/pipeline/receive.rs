@@ -12,6 +12,9 @@ pub(super) struct Receiver {
     burst: Vec<RxFrame>,
     /// Received in this round and not yet forwarded.
     inbox: Vec<UnroutedPacket>,
+    /// When the last of these arrived, and whether they stand in the order of that.
+    newest: Nanos,
+    is_sorted: bool,
     /// Of the vector of packets that is being forwarded.
     parsed: Vec<Parsed>,
 }
@@ -31,6 +34,8 @@ impl Receiver {
         Self {
             burst: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports),
+            newest: Nanos::ZERO,
+            is_sorted: true,
             parsed: Vec::with_capacity(VECTOR),
         }
     }
@@ -49,23 +54,29 @@ impl Receiver {
         let frames = self.burst.len();
         let last = self.burst.last().map(|last| last.arrival);
         let (port, mut order) = (PortIndex(at as u16), self.inbox.len() as u32);
+        let mut newest = self.newest;
         self.inbox.extend(self.burst.drain(..).map(|received| {
+            self.is_sorted &= newest <= received.arrival;
+            newest = received.arrival;
             let packet = UnroutedPacket::received(port, order, received);
             order += 1;
             packet
         }));
+        self.newest = newest;
         Burst { taken, frames, last }
     }
 
     /// Puts a packet into the inbox that was not read by [`Receiver::read`].
     pub(super) fn push(&mut self, packet: UnroutedPacket) {
+        self.is_sorted &= self.newest <= packet.arrival;
+        self.newest = packet.arrival;
         self.inbox.push(packet);
     }
 
     /// Sorts the inbox by arrival. The order of reading decides between equal stamps.
     #[inline]
     pub(super) fn sort(&mut self) {
-        if !self.inbox.is_sorted_by_key(|packet| packet.arrival) {
+        if !self.is_sorted {
             // Not a stable sort, which would allocate.
             self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
         }
@@ -79,6 +90,7 @@ impl Receiver {
     /// The inbox and the room for what is parsed of it. Both are [given back](Self::reuse).
     #[inline]
     pub(super) fn take(&mut self) -> (Vec<UnroutedPacket>, Vec<Parsed>) {
+        (self.newest, self.is_sorted) = (Nanos::ZERO, true);
         (std::mem::take(&mut self.inbox), std::mem::take(&mut self.parsed))
     }
 

@@ -23,14 +23,21 @@ impl<P: Packet> Pdrr<P> {
     /// The place of a packet's flow. `None` if the list is full.
     #[inline]
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = self.config.fair.queue_of(packet);
-        let longest = &mut self.longest;
-        let place = self.flows.find_near(packet.places().queue, hash, &key).or_else(|| {
-            let forget = |id: EntryId, old: &mut Flow| longest.forget(id.link(), &mut old.place);
-            self.flows.insert(hash, key, Flow::NEW, forget)
-        });
+        let guessed = self.config.fair.is_by_flow().then(|| self.flows.guessed(packet)).flatten();
+        let place = guessed.or_else(|| self.look_up(packet));
         self.last = place.map_or(Places::NOWHERE, EntryId::link);
         place
+    }
+
+    /// The same of one that is not where the one before of its flow was.
+    fn look_up(&mut self, packet: &P) -> Option<EntryId> {
+        let (hash, key) = self.config.fair.queue_of(packet);
+        let longest = &mut self.longest;
+        let forget = |id: EntryId, old: &mut Flow| longest.forget(id.link(), &mut old.place);
+        match self.flows.find(hash, &key) {
+            Some(id) => Some(id),
+            None => self.flows.insert(hash, key, Flow::NEW, forget),
+        }
     }
 
     /// The turn of the flow in service is over.

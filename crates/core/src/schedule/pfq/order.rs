@@ -163,9 +163,11 @@ impl<P: Packet> Pfq<P> {
     /// The flow of a packet. `None` if the list is full.
     #[inline]
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = self.config.fair.queue_of(packet);
-        let place = self.flows.find_near(packet.places().queue, hash, &key);
-        let place = place.or_else(|| self.know(hash, key));
+        let guessed = self.config.fair.is_by_flow().then(|| self.flows.guessed(packet)).flatten();
+        let place = guessed.or_else(|| {
+            let (hash, key) = self.config.fair.queue_of(packet);
+            self.flows.find(hash, &key).or_else(|| self.know(hash, key))
+        });
         self.last = place.map_or(Places::NOWHERE, EntryId::link);
         place
     }
