@@ -278,6 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_exact_as_far_as_it_can_be_told() {
+        let wholes = [0, 1, 999_999, 1_000_000, 1_000_001, 123_456_789_012, 1 << 63, u64::MAX];
+        for (whole, part) in wholes.into_iter().flat_map(|whole| {
+            [0, 1, 3, 999_999, 1_000_000, 1_000_001, u32::MAX].map(|part| (whole, part))
+        }) {
+            let exact = u128::from(whole) * u128::from(part) / 1_000_000;
+            let told = u64::try_from(exact).unwrap_or(u64::MAX);
+            assert_eq!(Ppm(part).of(whole), told, "{part} ppm of {whole}");
+        }
+    }
+
+    #[test]
     fn text_uses_the_largest_unit() {
         assert_eq!(Nanos(1_500).to_string(), "1.5 us");
         assert_eq!(Nanos(0).to_string(), "0 ns");

@@ -21,7 +21,7 @@ const LISTED: u64 = 80;
 /// The place of a flow on such a list.
 const PLACE: u64 = 8;
 /// What is remembered of a flow that was refused.
-const REMEMBERED: u64 = 352;
+const REMEMBERED: u64 = 272;
 /// A flow of FairDrop's shadow.
 const SHADOW: u64 = 32;
 /// A prefix of a subscriber, or another key that it is found by.
