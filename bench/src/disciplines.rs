@@ -13,6 +13,7 @@ use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::PdrrConfig;
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::PerClass;
@@ -40,6 +41,7 @@ fn record(class: u16, number: u64) -> Record {
         hash: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         arrival: Nanos::ZERO,
         places: Places::UNKNOWN,
+        subscriber: UNKNOWN,
         len: 46 + (number % 1400) as u16,
         class: Class(class),
     }

@@ -18,6 +18,7 @@ use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
 use evenkeel_ports::huge_pages;
 use evenkeel_ports::tsc::Tsc;
@@ -65,8 +66,15 @@ pub(crate) fn record(number: u32) -> Record {
         flow_label: 0,
     };
     let flow = PackedFlow::new(&flow);
-    let (hash, places) = (hash ^ hash >> 29, Places::UNKNOWN);
-    Record { flow, hash, arrival: Nanos::ZERO, places, len: 1_000, class: Class(0) }
+    Record {
+        flow,
+        hash: hash ^ hash >> 29,
+        arrival: Nanos::ZERO,
+        places: Places::UNKNOWN,
+        subscriber: UNKNOWN,
+        len: 1_000,
+        class: Class(0),
+    }
 }
 
 /// A scheduler with a standing backlog, with or without admission before it.

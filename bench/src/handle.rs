@@ -12,6 +12,8 @@ pub(crate) struct Record {
     pub(crate) arrival: Nanos,
     /// Where its flow was found last.
     pub(crate) places: Places,
+    /// The place of who it is for, where there is a tree of them.
+    pub(crate) subscriber: u32,
     /// Of the IP packet.
     pub(crate) len: u16,
     pub(crate) class: Class,
@@ -38,6 +40,9 @@ impl Packet for Record {
     }
     fn places(&self) -> Places {
         self.places
+    }
+    fn subscriber(&self) -> u32 {
+        self.subscriber
     }
     fn arrival(&self) -> Nanos {
         self.arrival
@@ -74,6 +79,9 @@ impl Packet for Handle {
     }
     fn places(&self) -> Places {
         self.0.places()
+    }
+    fn subscriber(&self) -> u32 {
+        self.0.subscriber()
     }
     fn arrival(&self) -> Nanos {
         self.0.arrival()

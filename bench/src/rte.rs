@@ -97,7 +97,7 @@ pub(crate) fn run(program: &Path) -> ExitCode {
     );
     println!(
         "  against the whole key, share by flow and prefer new flows; rates are the link's \
-         business, not theirs. Both queue a pointer; trees the description."
+         business, not theirs. Both queue a pointer."
     );
     println!("  Both read ahead over the burst of 32.");
     ExitCode::SUCCESS

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::tree::{Kind, LINK, Plan, PlanNode, TreeConfig, UNKNOWN};
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
-use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
+use evenkeel_core::{BitRate, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
 use evenkeel_ports::tsc::Tsc;
 
+use crate::handle::{Handle, Record, Spare};
 use crate::instructions;
 use crate::timing::{Case, Rounds};
 
@@ -27,42 +29,7 @@ const BURST: u64 = 32;
 /// The wire takes a packet of 1,000 bytes each 100 ns.
 const SPACING: u64 = 100;
 
-#[derive(Clone, Debug)]
-struct Mail {
-    flow: PackedFlow,
-    hash: u64,
-    to: u32,
-    arrival: Nanos,
-}
-
-impl Packet for Mail {
-    fn ip_len(&self) -> Bytes {
-        Bytes(1_000)
-    }
-    fn wire_len(&self) -> Bytes {
-        Bytes(1_038)
-    }
-    fn class(&self) -> Class {
-        Class(0)
-    }
-    fn flow(&self) -> FlowKey {
-        self.flow.unpack()
-    }
-    fn packed_flow(&self) -> PackedFlow {
-        self.flow
-    }
-    fn flow_hash(&self) -> u64 {
-        self.hash
-    }
-    fn arrival(&self) -> Nanos {
-        self.arrival
-    }
-    fn subscriber(&self) -> u32 {
-        self.to
-    }
-}
-
-fn mail(person: u32, to: u32, now: Nanos) -> Mail {
+fn mail(person: u32, to: u32, now: Nanos) -> Record {
     let hash = (u64::from(person) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
     let flow = FlowKey {
@@ -73,7 +40,15 @@ fn mail(person: u32, to: u32, now: Nanos) -> Mail {
         destination_port: 50_000,
         flow_label: 0,
     };
-    Mail { flow: PackedFlow::new(&flow), hash: hash ^ hash >> 29, to, arrival: now }
+    Record {
+        flow: PackedFlow::new(&flow),
+        hash: hash ^ hash >> 29,
+        arrival: now,
+        places: Places::UNKNOWN,
+        subscriber: to,
+        len: 1_000,
+        class: Class(0),
+    }
 }
 
 /// Sites of sectors of people, with caps of these and of a sector, and the people's places.
@@ -132,7 +107,8 @@ fn config(kind: &str, people: u32) -> (DisciplineConfig, Vec<u32>) {
 
 /// All of them backlogged.
 pub(crate) struct Full {
-    scheduler: AnyScheduler<Mail>,
+    scheduler: AnyScheduler<Handle>,
+    spare: Spare,
     places: Vec<u32>,
     now: Nanos,
 }
@@ -141,7 +117,8 @@ impl Full {
     pub(crate) fn new(kind: &str, people: u32) -> Self {
         let (config, places) = config(kind, people);
         let scheduler = config.build(1).expect("the settings are in range");
-        let mut full = Self { scheduler, places, now: Nanos::from_secs(1) };
+        let now = Nanos::from_secs(1);
+        let mut full = Self { scheduler, spare: Spare::default(), places, now };
         for _ in 0..2 {
             for person in 0..people {
                 full.arrive(person);
@@ -150,23 +127,32 @@ impl Full {
         full
     }
 
+    fn packet(&mut self, person: u32) -> Handle {
+        self.spare.packet(mail(person, self.places[person as usize], self.now))
+    }
+
     fn arrive(&mut self, person: u32) {
         let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
-        let packet = mail(person, self.places[person as usize], self.now);
+        let packet = self.packet(person);
         let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
     }
 
-    /// Who the packets of a burst were for, and how many left.
-    fn leave(&mut self) -> ([u32; BURST as usize], usize) {
+    /// What leaves in the time of a burst.
+    fn leave(&mut self) -> [Option<Handle>; BURST as usize] {
         self.now += Nanos(SPACING * BURST);
+        let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+        std::array::from_fn(|_| self.scheduler.dequeue(self.now, &mut lost))
+    }
+
+    /// Who that was for, and how many packets.
+    fn take(&mut self, gone: [Option<Handle>; BURST as usize]) -> ([u32; BURST as usize], usize) {
         let (mut people, mut count) = ([0; BURST as usize], 0);
-        for _ in 0..BURST {
-            let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
-            if let Some(packet) = self.scheduler.dequeue(self.now, &mut lost) {
-                let IpAddr::V4(address) = packet.flow().destination else { continue };
+        for packet in gone.into_iter().flatten() {
+            if let IpAddr::V4(address) = packet.flow().destination {
                 people[count] = address.to_bits() & 0xff_ffff;
                 count += 1;
             }
+            self.spare.take(packet);
         }
         (people, count)
     }
@@ -174,7 +160,8 @@ impl Full {
     /// A packet leaves, and another of the same person comes: all stay backlogged.
     pub(crate) fn run(&mut self, packets: u64) {
         for _ in 0..packets / BURST {
-            let (people, count) = self.leave();
+            let gone = self.leave();
+            let (people, count) = self.take(gone);
             people[..count].iter().for_each(|person| self.arrive(*person));
         }
     }
@@ -185,15 +172,14 @@ impl Full {
         let (mut cycles, mut packets) = (0, 0);
         for _ in 0..bursts {
             let begin = tsc.now();
-            let (people, count) = self.leave();
+            let gone = self.leave();
             cycles += tsc.now().0.saturating_sub(begin.0);
-            let mails: Vec<Mail> = people[..count]
-                .iter()
-                .map(|person| mail(*person, self.places[*person as usize], self.now))
-                .collect();
+            let (people, count) = self.take(gone);
+            let mails: Vec<Handle> =
+                people[..count].iter().map(|person| self.packet(*person)).collect();
             let begin = tsc.now();
-            mails.iter().for_each(|mail| self.scheduler.prefetch_bucket(mail.hash));
-            mails.iter().for_each(|mail| self.scheduler.prefetch(mail.hash));
+            mails.iter().for_each(|mail| self.scheduler.prefetch_bucket(mail.flow_hash()));
+            mails.iter().for_each(|mail| self.scheduler.prefetch(mail.flow_hash()));
             for mail in mails {
                 let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
                 let _ = black_box(self.scheduler.enqueue(self.now, mail, &mut lost));
@@ -255,7 +241,7 @@ fn memory() {
         let (plan, buffer) = (Arc::new(plan), 64);
         let config = DisciplineConfig::Tree(TreeConfig { plan, buffer, ..TreeConfig::default() });
         let mut built = None;
-        let counted = allocation_counter::measure(|| built = config.build::<Mail>(1).ok());
+        let counted = allocation_counter::measure(|| built = config.build::<Handle>(1).ok());
         assert!(built.is_some(), "the settings are in range");
         println!(
             "  {people:>9} subscribers {:>12} bytes, {:>4} each",
