@@ -113,7 +113,12 @@ impl PortSlot {
             return (treated, packet.places().queue);
         }
         let treated = self.queue(pool.queued(packet.record(frame)), at, pool);
-        (treated, self.link.scheduler().last_place())
+        let queue = match treated {
+            // The discipline need not have looked for its flow.
+            Treated::Dropped(_) => packet.places().queue,
+            _ => self.link.scheduler().last_place(),
+        };
+        (treated, queue)
     }
 
     /// Frames that `tx` still takes.
