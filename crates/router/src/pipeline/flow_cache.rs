@@ -131,6 +131,8 @@ pub(crate) struct FlowCache {
     buckets: Box<[Bucket]>,
     /// As many.
     guesses: Box<[Guesses]>,
+    /// Whether there is any guess: where no link looks for flows nobody reads them.
+    has_guesses: Cell<bool>,
     /// With the epoch that they were found out in.
     ways: Box<[(Way, u32)]>,
     hasher: FlowHasher,
@@ -156,6 +158,7 @@ impl FlowCache {
         Self {
             buckets: vec![Bucket::default(); buckets(flows)].into_boxed_slice(),
             guesses: vec![Guesses::default(); buckets(flows)].into_boxed_slice(),
+            has_guesses: Cell::new(false),
             ways: vec![(Way::default(), 0); ways].into_boxed_slice(),
             hasher: FlowHasher::new(seed),
             epoch: 1,
@@ -197,7 +200,9 @@ impl FlowCache {
         let flow = flow.received_by(port);
         let bucket = self.bucket(flow);
         read_ahead(&self.buckets, bucket);
-        read_ahead(&self.guesses, bucket);
+        if self.has_guesses.get() {
+            read_ahead(&self.guesses, bucket);
+        }
         let (bucket, class, places) = (bucket as u32, Class(0), Places::UNKNOWN);
         Some(Probe { flow, hash: 0, bucket, places, class, way: NO_WAY, at: 0, ip_len, ttl, ecn })
     }
@@ -216,8 +221,11 @@ impl FlowCache {
         let Some((at, place)) = places.iter().enumerate().find(|(_, place)| holds(place)) else {
             return false;
         };
-        if let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize) {
-            (probe.places, probe.at) = (guesses[at].get(), at as u8);
+        probe.at = at as u8;
+        if self.has_guesses.get()
+            && let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize)
+        {
+            probe.places = guesses[at].get();
         }
         let way = place.way.get() & !CAME;
         place.way.set(way | CAME);
@@ -232,6 +240,7 @@ impl FlowCache {
         if probe.places != places
             && let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize)
         {
+            self.has_guesses.set(true);
             guesses.get(usize::from(probe.at)).into_iter().for_each(|guess| guess.set(places));
         }
     }
@@ -303,7 +312,7 @@ impl FlowCache {
             return None;
         };
         // A flow that a change of some table made stale is where it was, most likely.
-        if places[at].flow != new.flow {
+        if self.has_guesses.get() && places[at].flow != new.flow {
             self.guesses[bucket].0[at].set(Places::UNKNOWN);
         }
         places[at] = new;
