@@ -18,7 +18,7 @@ use super::parsed::Parsed;
 
 impl Pipeline {
     /// Whether there are packets about which tables alone decide.
-    pub(super) fn is_decided_by_tables(&self) -> bool {
+    fn is_decided_by_tables(&self) -> bool {
         self.goes_straight()
             && !self.admissions.pins
             && self.cluster.is_none()

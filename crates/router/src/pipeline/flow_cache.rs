@@ -268,10 +268,9 @@ impl FlowCache {
     /// Remembers where the packets go that look like this one.
     #[cold]
     pub(super) fn remember(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) {
-        let Some(way) = self.number(way) else { return };
-        let bucket = self.bucket(flow);
-        let place = Place { flow, hash, epoch: self.epoch, class, way: Cell::new(way) };
-        let _ = self.take_in(bucket, place);
+        if let Some(place) = self.place(flow, (class, hash), way) {
+            let _ = self.take_in(self.bucket(flow), place);
+        }
     }
 
     /// The same, of a packet whose flow was looked for in vain: it is found now. False: its way
@@ -283,13 +282,18 @@ impl FlowCache {
         (class, hash): (Class, u64),
         way: Way,
     ) -> bool {
-        let Some(way) = self.number(way) else { return false };
-        (probe.class, probe.hash, probe.way) = (class, hash, way);
-        let (flow, epoch) = (probe.flow, self.epoch);
-        let place = Place { flow, hash, epoch, class, way: Cell::new(way) };
+        let Some(place) = self.place(probe.flow, (class, hash), way) else { return false };
+        (probe.class, probe.hash, probe.way) = (class, hash, place.way.get());
         // Where every place is another's the flow has none, and there is none to note.
         probe.at = self.take_in(probe.bucket as usize, place).map_or(PLACES as u8, |at| at as u8);
         true
+    }
+
+    /// What is remembered of a flow, if its way can be.
+    #[inline]
+    fn place(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) -> Option<Place> {
+        let way = Cell::new(self.number(way)?);
+        Some(Place { flow, hash, epoch: self.epoch, class, way })
     }
 
     /// The flows of a vector are going to be looked for.
