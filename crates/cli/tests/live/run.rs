@@ -124,14 +124,19 @@ impl Live {
             .unwrap_or_else(|error| panic!("{error}: {}", text(&output)))
     }
 
-    /// A number of class `bulk` on the link to `b`.
-    pub(super) fn bulk(&self, number: &str) -> u64 {
+    /// Class `bulk` on the link to `b`.
+    pub(super) fn bulk_class(&self) -> Value {
         let show = self.show();
         let link =
             show["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
         let class =
             link["classes"].as_array().unwrap().iter().find(|class| class["name"] == "bulk");
-        class.unwrap()[number].as_u64().unwrap()
+        class.unwrap().clone()
+    }
+
+    /// A number of it.
+    pub(super) fn bulk(&self, number: &str) -> u64 {
+        self.bulk_class()[number].as_u64().unwrap()
     }
 
     /// 10 Mbit/s of `bulk` packets from `a` to `b` until the child is killed, at most for half a
