@@ -25,6 +25,18 @@ impl fmt::Display for Class {
     }
 }
 
+/// The index of a port of the router, in the order of the configuration.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PortIndex(pub u16);
+
+impl PortIndex {
+    /// The place of this port in an array of ports.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What identifies a flow: addresses, transport protocol and ports; of IPv6, where the sender has
 /// set one, the flow label instead of protocol and ports, which are zero then.
 ///

@@ -51,16 +51,4 @@ pub mod service;
 pub mod stamps;
 pub mod usual;
 
-pub use evenkeel_core::{MacAddr, ParseMacError, ParsePrefixError, Prefix};
-
-/// The index of a port of the router, in the order of the configuration.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct PortIndex(pub u16);
-
-impl PortIndex {
-    /// The place of this port in an array of ports.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+pub use evenkeel_core::{MacAddr, ParseMacError, ParsePrefixError, PortIndex, Prefix};

@@ -48,23 +48,15 @@ impl Wire {
         self.slots.len() - self.len
     }
 
-    /// The first `count` free slots, in order, up to the end of the ring and from its beginning on;
-    /// what is written into the first is sent by [`Wire::pushed`].
-    fn free(&mut self, count: usize) -> [impl Iterator<Item = (&mut Slot, &mut [u8])>; 2] {
-        let (at, count) = (self.head + self.len, count.min(self.room()));
+    /// Sends a frame: there is room for it, and it is not longer than a slot.
+    #[inline]
+    fn push(&mut self, frame: &[u8], partial_checksum: bool) {
+        let at = self.head + self.len;
         let at = if at < self.slots.len() { at } else { at - self.slots.len() };
-        let first = count.min(self.slots.len() - at);
-        let (slots, first_slots) = self.slots.split_at_mut(at);
-        let (bytes, first_bytes) = self.bytes.split_at_mut(at * self.slot);
-        let (slots, first_slots) = (&mut slots[..count - first], &mut first_slots[..first]);
-        [
-            first_slots.iter_mut().zip(first_bytes.chunks_exact_mut(self.slot)),
-            slots.iter_mut().zip(bytes.chunks_exact_mut(self.slot)),
-        ]
-    }
-
-    fn pushed(&mut self, count: usize) {
-        self.len += count;
+        let start = at * self.slot;
+        self.bytes[start..start + frame.len()].copy_from_slice(frame);
+        self.slots[at] = Slot { len: frame.len() as u32, partial_checksum };
+        self.len += 1;
     }
 
     /// The first `count` frames that wait, in order: up to the end of the ring, and from its
@@ -82,14 +74,6 @@ impl Wire {
     fn popped(&mut self, count: usize) {
         self.len -= count;
         self.head = (self.head + count) % self.slots.len();
-    }
-}
-
-impl Slot {
-    /// Writes a frame into the slot's `place`, in which it fits.
-    fn write(&mut self, place: &mut [u8], frame: &[u8], partial_checksum: bool) {
-        place[..frame.len()].copy_from_slice(frame);
-        *self = Self { len: frame.len() as u32, partial_checksum };
     }
 }
 
@@ -157,14 +141,10 @@ impl MemoryPort {
     /// be completed.
     pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let mut wire = lock(&self.send);
-        if frame.len() > wire.slot {
+        if frame.len() > wire.slot || wire.room() == 0 {
             return false;
         }
-        let mut free = wire.free(1).into_iter().flatten();
-        let Some((slot, place)) = free.next() else { return false };
-        slot.write(place, frame, partial_checksum);
-        drop(free);
-        wire.pushed(1);
+        wire.push(frame, partial_checksum);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += frame.len() as u64;
         true
@@ -217,7 +197,7 @@ impl Port for MemoryPort {
                 if let Some(mut frame) = pool.alloc_from(bytes) {
                     frame.set_partial_checksum(slot.partial_checksum);
                     read += bytes.len() as u64;
-                    out.push(RxFrame { frame, arrival: now });
+                    out.push(RxFrame::new(frame, now));
                 } else if bytes.len() > longest {
                     counters.drop_one(Reason::FrameTooLong);
                 } else {
@@ -241,30 +221,18 @@ impl Port for MemoryPort {
         if taken < frames.len() {
             counters.tx_blocked += 1;
         }
-        let longest = wire.slot;
         let (mut sent, mut bytes) = (0, 0);
-        let mut left = taken;
-        let mut next = || {
-            left = left.checked_sub(1)?;
-            frames.pop_front()
-        };
-        'frames: for part in wire.free(taken) {
-            for (slot, place) in part {
-                let Some(mut frame) = next() else { break 'frames };
-                while frame.len() > longest {
-                    counters.drop_one(Reason::PortRefused);
-                    pool.release(frame);
-                    let Some(other) = next() else { break 'frames };
-                    frame = other;
-                }
-                slot.write(place, pool.bytes(&frame), frame.partial_checksum());
+        frames.range(..taken).for_each(|frame| {
+            if frame.len() <= wire.slot {
+                wire.push(pool.bytes(frame), frame.partial_checksum());
                 bytes += frame.len() as u64;
                 sent += 1;
-                pool.release(frame);
+            } else {
+                counters.drop_one(Reason::PortRefused);
             }
-        }
-        wire.pushed(sent);
-        counters.tx_frames += sent as u64;
+        });
+        pool.release_first(frames, taken);
+        counters.tx_frames += sent;
         counters.tx_bytes += bytes;
         taken
     }
@@ -275,7 +243,7 @@ impl Port for MemoryPort {
     }
 
     fn hand_over(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        frames.drain(..).for_each(|frame| pool.release(frame));
+        pool.release_first(frames, frames.len());
         0
     }
 

@@ -295,7 +295,7 @@ impl Port for PcapReadPort {
             } else if let Some(frame) = pool.alloc_from(&next.bytes) {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += next.bytes.len() as u64;
-                out.push(RxFrame { frame, arrival });
+                out.push(RxFrame::new(frame, arrival));
                 received += 1;
             } else {
                 self.counters.drop_one(Reason::NoBuffer);

@@ -15,6 +15,7 @@ use frame::DESCRIBED;
 pub use frame::Frame;
 pub use passed::Known;
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -360,9 +361,26 @@ impl FramePool {
     ///
     /// # Panics
     /// If the frame belongs to another pool.
+    #[inline]
     pub fn release(&mut self, frame: Frame) {
+        self.take_back(&frame);
+    }
+
+    /// Gives the buffers of the first `count` frames back, of those that there are.
+    ///
+    /// # Panics
+    /// If one belongs to another pool.
+    pub fn release_first(&mut self, frames: &mut VecDeque<Frame>, count: usize) {
+        let count = count.min(frames.len());
+        frames.range(..count).for_each(|frame| self.take_back(frame));
+        frames.drain(..count);
+    }
+
+    /// The buffer of a frame that nobody has from now on.
+    #[inline]
+    fn take_back(&mut self, frame: &Frame) {
         assert_eq!(frame.pool, self.id, "a frame returned to a pool it was not taken from");
-        if self.is_super(&frame) {
+        if self.is_super(frame) {
             self.free_rows.push(frame.index);
         } else {
             self.free.push(frame.index);

@@ -6,13 +6,14 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use evenkeel_core::{Nanos, Reason};
+use evenkeel_core::{Nanos, PortIndex, Reason};
 
 use crate::error::PortError;
 use crate::parcel::Parcel;
 use crate::pool::{Frame, FramePool};
 
-/// A frame as it was received.
+/// A frame as it was received. A receiver of several ports knows by it which one that was, without
+/// another copy of it.
 #[derive(Debug)]
 pub struct RxFrame {
     /// The frame, from the Ethernet header on. A VLAN tag that the kernel had taken out is back in
@@ -21,6 +22,22 @@ pub struct RxFrame {
     /// When it arrived, in the time of the `now` given to [`Port::rx_burst`], and never later than
     /// that `now`. The kernel's receive stamp where the back end has one, else `now`.
     pub arrival: Nanos,
+    /// The port it came by, or for whose frame it was made: the receiver's to set. A port knows no
+    /// number, and leaves 0.
+    pub port: PortIndex,
+    /// Made by the receiver, not received.
+    pub originated: bool,
+}
+
+const _: () = assert!(size_of::<RxFrame>() == 32);
+
+impl RxFrame {
+    /// What a port gives.
+    #[inline]
+    #[must_use]
+    pub const fn new(frame: Frame, arrival: Nanos) -> Self {
+        Self { frame, arrival, port: PortIndex(0), originated: false }
+    }
 }
 
 /// What the link of a port can do at the moment.
@@ -310,7 +327,7 @@ port! {
         /// forward; their buffers go back to `pool`. Returns how many it did not take.
         fn hand_over(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize = {
             let lost = frames.len();
-            frames.drain(..).for_each(|frame| pool.release(frame));
+            pool.release_first(frames, lost);
             lost
         };
 

@@ -96,7 +96,7 @@ impl SimPort {
             }
             self.counters.rx_frames += 1;
             self.counters.rx_bytes += u64::from(arrived.len);
-            out.push(RxFrame { frame, arrival: now });
+            out.push(RxFrame::new(frame, now));
         }
         taken
     }

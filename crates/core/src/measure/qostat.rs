@@ -314,6 +314,24 @@ impl Qostat {
         meter.gave(length, delay);
     }
 
+    /// So many packets of a class, each one frame on the wire, were given to the link as one before
+    /// them that had [passed](Self::passed), and left as soon as they came.
+    pub(crate) fn passed_in_run(&mut self, class: Class, packets: u64, bytes: Bytes) {
+        self.calls[0] += packets;
+        self.calls[1] += packets;
+        let meter = self.meter(class);
+        meter.in_packets += packets;
+        meter.in_bytes += bytes;
+        meter.in_segments += packets;
+        meter.out_packets += packets;
+        meter.out_bytes += bytes;
+        meter.sent_packets += packets;
+        meter.sent_bytes += bytes;
+        meter.sent_segments += packets;
+        meter.queue.most = meter.queue.most.max(1);
+        meter.delay.record_many(Nanos::ZERO, packets);
+    }
+
     /// A packet left the wire.
     #[inline]
     pub(crate) fn sent<P: Packet>(&mut self, packet: &P) {

@@ -72,7 +72,7 @@ impl Port for End {
         let mut count = 0;
         while count < max && device.held.front().is_some_and(|(at, _)| *at <= now) {
             let (arrival, bytes) = device.held.pop_front().unwrap();
-            out.push(RxFrame { frame: pool.alloc_from(&bytes).unwrap(), arrival });
+            out.push(RxFrame::new(pool.alloc_from(&bytes).unwrap(), arrival));
             count += 1;
         }
         count

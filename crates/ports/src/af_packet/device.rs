@@ -168,12 +168,12 @@ impl Device {
         let mut taken = 0;
         while !frames.is_empty() && self.state != PortState::Gone {
             let (sent, stop) = self.batch.send(socket, pool, frames, described);
-            for frame in frames.drain(..sent) {
+            for frame in frames.range(..sent) {
                 self.counters.tx_frames += 1;
                 self.counters.tx_bytes += frame.cut_len() as u64;
                 self.counters.tx_more += u64::from(frame.segments() - 1);
-                pool.release(frame);
             }
+            pool.release_first(frames, sent);
             taken += sent;
             match stop {
                 Stop::Empty => {}

@@ -292,7 +292,7 @@ fn single(
     describe(pool, &mut frame, waiting);
     counters.rx_frames += 1;
     counters.rx_bytes += frame.len() as u64;
-    out.push(RxFrame { frame, arrival });
+    out.push(RxFrame::new(frame, arrival));
 }
 
 impl Port for AfPacketPort {

@@ -86,7 +86,7 @@ impl Unpacker {
                     counters.rx_frames += 1;
                     counters.rx_bytes += frame.cut_len() as u64;
                     counters.rx_more += u64::from(frame.segments() - 1);
-                    out.push(RxFrame { frame, arrival });
+                    out.push(RxFrame::new(frame, arrival));
                 } else {
                     counters.ring_loss += 1;
                     pool.release(frame);
@@ -148,7 +148,7 @@ impl Unpacker {
                 Ok(frame) => {
                     counters.rx_frames += 1;
                     counters.rx_bytes += frame.len() as u64;
-                    out.push(RxFrame { frame, arrival: self.arrival });
+                    out.push(RxFrame::new(frame, self.arrival));
                 }
                 Err(reason) => counters.drop_one(reason),
             }

@@ -65,7 +65,7 @@ impl AfXdpPort {
                 frame.set_partial_checksum(self.checksums && checksum::is_partial(bytes));
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += u64::from(received.len);
-                out.push(RxFrame { frame, arrival });
+                out.push(RxFrame::new(frame, arrival));
             }
             if taken > 0 {
                 queue.filled -= taken;

@@ -139,7 +139,7 @@ impl InlinePort {
             counters.rx_frames += 1;
             counters.rx_bytes += whole.cut_len() as u64;
             counters.rx_more += u64::from(whole.segments() - 1);
-            out.push(RxFrame { frame: whole, arrival });
+            out.push(RxFrame::new(whole, arrival));
             self.inbox.advance();
             return 1;
         }
@@ -156,7 +156,7 @@ impl InlinePort {
                 Ok(copied) => {
                     counters.rx_frames += 1;
                     counters.rx_bytes += copied.len() as u64;
-                    out.push(RxFrame { frame: copied, arrival });
+                    out.push(RxFrame::new(copied, arrival));
                 }
                 Err(reason) => counters.drop_one(reason),
             }

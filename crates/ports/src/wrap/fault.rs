@@ -191,7 +191,7 @@ impl<P: Port> FaultInjector<P> {
         }
         let copy = if duplicate { pool.duplicate(&rx.frame) } else { None };
         self.rx.done.duplicated += u64::from(copy.is_some());
-        let copy = copy.map(|frame| RxFrame { frame, arrival: rx.arrival });
+        let copy = copy.map(|frame| RxFrame::new(frame, rx.arrival));
         if reorder && self.overtaken_rx.is_none() {
             self.rx.done.reordered += 1;
             self.overtaken_rx = Some((self.now, rx));

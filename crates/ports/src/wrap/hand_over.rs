@@ -193,7 +193,7 @@ impl<P: Port> PortWrapper for HandOver<P> {
                 Some(way) => self.batch.send(way.socket.as_fd(), pool, frames, true),
                 None => (0, Stop::Dead),
             };
-            frames.drain(..sent).for_each(|frame| pool.release(frame));
+            pool.release_first(frames, sent);
             if !matches!(stop, Stop::Empty)
                 && let Some(frame) = frames.pop_front()
             {

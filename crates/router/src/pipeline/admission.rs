@@ -59,9 +59,14 @@ impl PortSlot {
     #[inline]
     pub(super) fn admit_until(&mut self, now: Nanos, pool: &mut Store) {
         // Asked for every packet, and rarely due: only then is it worth moving it out.
-        if self.admission_due().is_some_and(|due| due <= now) {
+        if self.estimates_by(now) {
             self.estimate_now(now, pool);
         }
+    }
+
+    #[inline]
+    pub(super) fn estimates_by(&self, now: Nanos) -> bool {
+        self.admission_due().is_some_and(|due| due <= now)
     }
 
     #[cold]

@@ -1,6 +1,7 @@
 //! A packet enters its outgoing link, or is refused there, or goes by the second link.
 
 use evenkeel_core::admit::{Pin, RouterLists, Verdict, Waiting};
+use evenkeel_core::measure::Run;
 use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler, Sharing, Treated};
@@ -45,10 +46,25 @@ impl PacketRecord {
 
 impl PortSlot {
     /// Lets all happen that is due before a packet enters that arrived at `arrival`.
-    #[inline(always)] // or what is asked once for a run of packets is asked for each
-    pub(super) fn catch_up(&mut self, arrival: Nanos, at: Nanos, pool: &mut Store) {
+    #[inline]
+    fn catch_up(&mut self, arrival: Nanos, at: Nanos, pool: &mut Store) {
         self.control_until(arrival, pool);
         self.admit_until(at, pool);
+    }
+
+    /// As [`catch_up`](Self::catch_up), in a run of packets of known flows.
+    #[inline(always)] // or what is asked once for a run of packets is asked for each
+    pub(super) fn catch_up_in(
+        &mut self,
+        run: &mut Run,
+        arrival: Nanos,
+        at: Nanos,
+        pool: &mut Store,
+    ) {
+        if self.controls_by(arrival) || self.estimates_by(at) {
+            self.link.count(run);
+            self.catch_up(arrival, at, pool);
+        }
     }
 
     /// Whether a packet whose subscriber has been looked for may enter the link, as its admission
@@ -97,18 +113,19 @@ impl PortSlot {
         self.line.is_some() || self.seen.is_some()
     }
 
-    /// A packet of a known flow enters a link that [nobody looks at](Self::is_looked_at). How it
-    /// was treated, and where its flow is among the queues.
+    /// A packet of a known flow enters a link that [nobody looks at](Self::is_looked_at), in a run
+    /// of such packets. How it was treated, and where its flow is among the queues.
     #[inline(always)] // most of it is not made if it passes
     pub(super) fn enter_known(
         &mut self,
+        run: &mut Run,
         packet: &KnownPacket<'_>,
         frame: Frame,
         at: Nanos,
         pool: &mut Store,
     ) -> (Treated, u32) {
         self.busiest.see(packet);
-        if let Some(treated) = self.link.pass(at, packet, self.tx_room()) {
+        if let Some(treated) = self.link.pass_on(run, at, packet, self.tx_room()) {
             self.tx.push_back(frame);
             return (treated, packet.places().queue);
         }

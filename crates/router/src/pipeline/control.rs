@@ -14,9 +14,14 @@ impl PortSlot {
     #[inline]
     pub(super) fn control_until(&mut self, now: Nanos, pool: &mut super::store::Store) {
         // Asked for every packet, and rarely due: only then is it worth moving it out.
-        if self.control_due().is_some_and(|due| due <= now) {
+        if self.controls_by(now) {
             self.control_now(now, pool);
         }
+    }
+
+    #[inline]
+    pub(super) fn controls_by(&self, now: Nanos) -> bool {
+        self.control_due().is_some_and(|due| due <= now)
     }
 
     #[cold]

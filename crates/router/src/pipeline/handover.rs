@@ -135,10 +135,9 @@ impl Pipeline {
         frames: impl Iterator<Item = RxFrame>,
     ) {
         self.meter.round_begins();
-        for (order, received) in frames.enumerate() {
-            let port = PortIndex(at as u16);
-            let packet = UnroutedPacket::received(port, order as u32, received);
-            self.receiver.push(UnroutedPacket { arrival: packet.arrival.min(now), ..packet });
+        let port = PortIndex(at as u16);
+        for frame in frames {
+            self.receiver.push(RxFrame { arrival: frame.arrival.min(now), port, ..frame });
         }
         self.forward_inbox();
     }
@@ -328,14 +327,14 @@ impl Pipeline {
         packet: UnroutedPacket,
         inherited: &Inherited,
     ) {
-        let UnroutedPacket { frame, arrival, order, port: _, originated } = packet;
+        let UnroutedPacket { frame, arrival, port: _, originated } = packet;
         let port = PortIndex(at as u16);
         let from = inherited.copied_from.as_deref();
         let Inherited { classes, ports, .. } = inherited;
         let mut translator = Translator { classes, ports, from, to: &mut self.pool };
         match translator.frame(frame) {
             Ok(frame) => {
-                self.route(UnroutedPacket { frame, arrival, order, port, originated }, now);
+                self.route(UnroutedPacket { frame, arrival, port, originated }, now);
             }
             Err(_gone) => self.ports[at].count_dropped(originated, Reason::NoBuffer),
         }

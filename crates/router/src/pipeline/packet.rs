@@ -17,25 +17,9 @@ pub const BURST: usize = 256;
 /// each, fit the nearest cache beside the code's own data.
 pub(super) const VECTOR: usize = 32;
 
-/// A packet before it is known where it goes. While its neighbour is resolved it waits like this,
-/// unchanged, so that an ICMP answer can quote it as it came.
-#[derive(Debug)]
-pub(super) struct UnroutedPacket {
-    pub(super) frame: Frame,
-    pub(super) arrival: Nanos,
-    /// Its index in the burst.
-    pub(super) order: u32,
-    /// The port it came by, or for whose packet it was made.
-    pub(super) port: PortIndex,
-    /// Made here, not received.
-    pub(super) originated: bool,
-}
-
-impl UnroutedPacket {
-    pub(super) fn received(port: PortIndex, order: u32, received: RxFrame) -> Self {
-        Self { frame: received.frame, arrival: received.arrival, order, port, originated: false }
-    }
-}
+/// A packet before it is known where it goes: as a port gave it. While its neighbour is resolved it
+/// waits like this, unchanged, so that an ICMP answer can quote it as it came.
+pub(super) type UnroutedPacket = RxFrame;
 
 /// A packet in an outgoing link, as disciplines hold it: the handle of its record. Queues of
 /// thousands stay in the cache's reach, and what goes from queue to queue is 8 bytes.

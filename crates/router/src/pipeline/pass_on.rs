@@ -203,7 +203,7 @@ impl Pipeline {
                     let frame = self.pool.take_passed(parcel)?;
                     if let (Some(frame), Some(at)) = (frame, port) {
                         let port = PortIndex(at as u16);
-                        waiting.push(UnroutedPacket { frame, arrival, order: 0, port, originated });
+                        waiting.push(UnroutedPacket { frame, arrival, port, originated });
                     }
                 }
                 Piece::Flow => {

@@ -2,16 +2,19 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
-use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_ports::{Frame, FramePool, Port};
 
 use super::packet::{BURST, UnroutedPacket, VECTOR};
 use super::parsed::Parsed;
 
 /// See the module.
 pub(super) struct Receiver {
-    burst: Vec<RxFrame>,
     /// Received in this round and not yet forwarded.
     inbox: Vec<UnroutedPacket>,
+    /// Empty, with the room for sorting these: when each arrived and where it stands, and the
+    /// packets in that order.
+    arrivals: Vec<(Nanos, u32)>,
+    sorted: Vec<UnroutedPacket>,
     /// When the last of these arrived, and whether they stand in the order of that.
     newest: Nanos,
     is_sorted: bool,
@@ -32,8 +35,9 @@ pub(super) struct Burst {
 impl Receiver {
     pub(super) fn new(ports: usize) -> Self {
         Self {
-            burst: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports),
+            arrivals: Vec::with_capacity(BURST * ports),
+            sorted: Vec::with_capacity(BURST * ports),
             newest: Nanos::ZERO,
             is_sorted: true,
             parsed: Vec::with_capacity(VECTOR),
@@ -50,19 +54,18 @@ impl Receiver {
         pool: &mut FramePool,
         burst: usize,
     ) -> Burst {
-        let taken = port.rx_burst(pool, now, &mut self.burst, burst);
-        let frames = self.burst.len();
-        let last = self.burst.last().map(|last| last.arrival);
-        let (port, mut order) = (PortIndex(at as u16), self.inbox.len() as u32);
-        let mut newest = self.newest;
-        self.inbox.extend(self.burst.drain(..).map(|received| {
-            self.is_sorted &= newest <= received.arrival;
-            newest = received.arrival;
-            let packet = UnroutedPacket::received(port, order, received);
-            order += 1;
-            packet
-        }));
+        let before = self.inbox.len();
+        let taken = port.rx_burst(pool, now, &mut self.inbox, burst);
+        let received = &mut self.inbox[before..];
+        let (frames, last) = (received.len(), received.last().map(|last| last.arrival));
+        let (port, mut newest, mut is_sorted) = (PortIndex(at as u16), self.newest, true);
+        for packet in received {
+            packet.port = port;
+            is_sorted &= newest <= packet.arrival;
+            newest = packet.arrival;
+        }
         self.newest = newest;
+        self.is_sorted &= is_sorted;
         Burst { taken, frames, last }
     }
 
@@ -76,10 +79,20 @@ impl Receiver {
     /// Sorts the inbox by arrival. The order of reading decides between equal stamps.
     #[inline]
     pub(super) fn sort(&mut self) {
-        if !self.is_sorted {
-            // Not a stable sort, which would allocate.
-            self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
+        if self.is_sorted {
+            return;
         }
+        let Self { inbox, arrivals, sorted, .. } = self;
+        // A stable sort would allocate.
+        let places = inbox.iter().zip(0..).map(|(packet, at)| (packet.arrival, at));
+        arrivals.extend(places);
+        arrivals.sort_unstable();
+        sorted.extend(arrivals.drain(..).map(|(_, at)| {
+            let nothing = UnroutedPacket::new(Frame::NOTHING, Nanos::ZERO);
+            std::mem::replace(&mut inbox[at as usize], nothing)
+        }));
+        inbox.clear();
+        std::mem::swap(inbox, sorted);
     }
 
     /// How many packets are in the inbox.

@@ -88,8 +88,7 @@ impl Pipeline {
             slot.count.originated_dropped[Reason::NoBuffer.index()] += 1;
             return;
         };
-        let answer =
-            UnroutedPacket { frame, arrival: at, order: 0, port: packet.port, originated: true };
+        let answer = UnroutedPacket { frame, arrival: at, port: packet.port, originated: true };
         // What happens to the answer did not happen to the packet.
         let passing = self.take_passing();
         self.route(answer, at);

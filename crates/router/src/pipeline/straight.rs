@@ -12,6 +12,7 @@ use std::vec::Drain;
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::measure::Run;
 use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_net::{PortIndex, frame, rewrite};
@@ -86,6 +87,7 @@ impl Pipeline {
         let framing = slot.link.framing();
         let (plain, looked_at) = (slot.is_plain(), slot.is_looked_at());
         let (mut count, mut bytes_received) = (0, 0);
+        let mut run = Run::default();
         let end = loop {
             let (Some(packet), [next, others @ ..]) = (packets.as_slice().first(), *parsed) else {
                 break End::Over;
@@ -119,14 +121,14 @@ impl Pipeline {
             let mut packet = KnownPacket { probe, port, arrival, wire_len, subscriber };
             let at = agenda.entry_time(arrival);
             if plain {
-                let (_, queue) = slot.enter_known(&packet, frame, at, pool);
+                let (_, queue) = slot.enter_known(&mut run, &packet, frame, at, pool);
                 flow_cache.note(probe, Places { queue, ..probe.places });
                 continue;
             }
             if slot.is_others {
                 break End::Others(packet.record(frame), packet.pin());
             }
-            slot.catch_up(arrival, at, pool);
+            slot.catch_up_in(&mut run, arrival, at, pool);
             slot.find_subscriber(&mut packet, &frame, pool);
             let lists = &mut admissions.lists;
             let verdict = slot.judge(&packet, packet.pin(), at, classifier, lists);
@@ -136,11 +138,12 @@ impl Pipeline {
             let (treated, queue) = if looked_at {
                 (slot.enter(packet.record(frame), at, pool), probe.places.queue)
             } else {
-                slot.enter_known(&packet, frame, at, pool)
+                slot.enter_known(&mut run, &packet, frame, at, pool)
             };
             slot.tell_treated(at, treated, lists);
             flow_cache.note(probe, Places { listed: slot.last_listed(), queue });
         };
+        slot.link.count(&mut run);
         if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
             agenda.touch(link);
         }

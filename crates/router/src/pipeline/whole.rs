@@ -99,7 +99,7 @@ impl Pipeline {
         hop: &ResolvedHop<'_>,
         at: Nanos,
     ) {
-        let UnroutedPacket { frame, arrival, order, port, originated } = packet;
+        let UnroutedPacket { frame, arrival, port, originated } = packet;
         let segments = frame.segments();
         let count = &mut self.ports[port.index()].count;
         count.cut += 1;
@@ -109,7 +109,7 @@ impl Pipeline {
                 Ok(frame) => {
                     let ip_len = frame.len().saturating_sub(meta.l3.into()) as u32;
                     let meta = PacketMeta { ip_len, ..*meta };
-                    let packet = UnroutedPacket { frame, arrival, order, port, originated };
+                    let packet = UnroutedPacket { frame, arrival, port, originated };
                     self.forward_to(packet, &meta, hop, at);
                 }
                 Err(reason) => self.ports[port.index()].count_dropped(originated, reason),
