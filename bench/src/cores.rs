@@ -66,12 +66,12 @@ const DISCIPLINES: [(&str, &str); 11] = [
     ("pfq, shared", "discipline = { kind = \"pfq\" }"),
     ("pdrr, shared", "discipline = { kind = \"pdrr\" }"),
     ("afan, shared", "discipline = { kind = \"afan\", limit = 400 }"),
-    ("lct, the first worker's", "discipline = { kind = \"lct\", limit = 400 }"),
-    ("priority, the first worker's", "discipline = { kind = \"priority\", limit = 400 }"),
-    ("qfq, the first worker's", "discipline = { kind = \"qfq\" }"),
-    ("drr, the first worker's", "discipline = { kind = \"drr\" }"),
-    ("codel, the first worker's", "discipline = { kind = \"codel\" }"),
-    ("fq-codel, the first worker's", "discipline = { kind = \"fq-codel\" }"),
+    ("lct, the first worker's", "discipline = { kind = \"lct\", limit = 16384 }"),
+    ("priority, the first worker's", "discipline = { kind = \"priority\", limit = 16384 }"),
+    ("qfq, the first worker's", "discipline = { kind = \"qfq\", limit = 16384 }"),
+    ("drr, the first worker's", "discipline = { kind = \"drr\", buffer = 16384 }"),
+    ("codel, the first worker's", "discipline = { kind = \"codel\", limit = 16384 }"),
+    ("fq-codel, the first worker's", "discipline = { kind = \"fq-codel\", buffer = 16384 }"),
 ];
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
@@ -351,7 +351,8 @@ fn print_every(alone: &[Vec<u64>], even: &[Vec<u64>]) {
         }
     }
     println!(
-        "every discipline, 16 of 32 flows on each of two workers, to one: by the clock (aim: 1.8), per second of CPU"
+        "every discipline, 16 of 32 flows on each of two workers, to one worker: by the clock \
+         (aim: 1.8), per second of CPU"
     );
     for ((name, _), ratios) in DISCIPLINES.iter().zip(ratios) {
         let [clock, cpu] = ratios.map(Spread::of);

@@ -431,6 +431,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             }
             if self.wire.done() == at {
                 self.complete(at, sink);
+                // With packets that wait the scheduler's turn is nearly always next.
+                if self.start != Start::Due(at) || !self.waiting.is_empty() || self.is_due(at) {
+                    continue;
+                }
             } else if self.tick == Some(at) {
                 self.tick = Some(self.ticked(at));
                 if let Start::Idle { .. } = self.start {
@@ -439,14 +443,22 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                         _ => self.idle(at),
                     }
                 }
+                continue;
             } else if !self.waiting.is_empty() && self.release() <= at {
                 self.let_in(at, sink);
+                continue;
             } else if let Start::Idle { .. } = self.start {
                 self.kick(at);
-            } else {
-                self.call(at, sink);
+                continue;
             }
+            self.call(at, sink);
         }
+    }
+
+    /// Whether the wire or the discipline's own work comes before a call of the scheduler at `at`.
+    #[inline]
+    fn is_due(&self, at: Nanos) -> bool {
+        self.wire.done() <= at || self.ticks_by(at)
     }
 
     /// The scheduler's periodic work; gives when it is due next, always later than `at`.

@@ -70,7 +70,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
 
     /// Whether the discipline has periodic work to do up to `now`, or may have.
     #[inline]
-    fn ticks_by(&self, now: Nanos) -> bool {
+    pub(super) fn ticks_by(&self, now: Nanos) -> bool {
         self.tick.is_none_or(|tick| tick <= now)
     }
 

@@ -4,6 +4,7 @@
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig};
+use evenkeel_core::measure::Run;
 use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
@@ -203,6 +204,56 @@ proptest! {
             assert_eq!(short.qostat().class(Class(0)).in_packets,
                 long.qostat().class(Class(0)).in_packets);
         });
+    }
+}
+
+/// In a run: how much later a packet comes, how long it was under way, its class, its length, the
+/// room of the port, and whether the run ends with it.
+type Step = (u64, u64, u16, u64, usize, bool);
+
+fn step() -> impl Strategy<Value = Step> {
+    let room = prop_oneof![3 => Just(usize::MAX), 2 => 0usize..4];
+    // Counted together: stamps that are now, and classes below 8.
+    let lag = prop_oneof![4 => Just(0u64), 1 => 1u64..5_000];
+    (0u64..2_000, lag, 0u16..11, 64u64..1_500, room, prop::bool::weighted(0.15))
+}
+
+proptest! {
+    /// Packets that pass in runs are counted as if each had passed by itself, also where the port
+    /// has little room, a packet is late or has a class that no run knows, and where one waits.
+    #[test]
+    fn a_run_is_counted_as_its_packets_one_by_one(
+        steps in prop::collection::vec(step(), 1..200),
+        x_delay in prop::collection::vec((0u64..1_500).prop_map(Nanos), 10),
+    ) {
+        let lct = || Lct::new(LctConfig::with_delays(x_delay.clone())).unwrap();
+        let mut alone = Link::new(LinkConfig::default(), lct(), 10).unwrap();
+        let mut together = Link::new(LinkConfig::default(), lct(), 10).unwrap();
+        let (mut alone_out, mut together_out) = (Out::default(), Out::default());
+        let (mut run, mut now) = (Run::default(), Nanos::ZERO);
+        for (id, (gap, lag, class, length, room, ends)) in (0..).zip(steps) {
+            now += Nanos(gap);
+            (alone_out.room, together_out.room) = (room, room);
+            let packet = packet(id, class, Bytes(length), now.saturating_sub(Nanos(lag)));
+            let passed = alone.pass(now, &packet, room);
+            prop_assert_eq!(passed, together.pass_on(&mut run, now, &packet, room));
+            if passed.is_none() {
+                let _ = alone.queue(now, packet.clone(), &mut alone_out);
+                let _ = together.queue(now, packet, &mut together_out);
+            }
+            if ends {
+                together.count(&mut run);
+                alone.advance(now, &mut alone_out);
+                together.advance(now, &mut together_out);
+            }
+            if ends || passed.is_none() {
+                prop_assert_eq!(alone.qostat(), together.qostat());
+            }
+            prop_assert_eq!(alone.next_wake(), together.next_wake());
+        }
+        together.count(&mut run);
+        prop_assert_eq!(alone.qostat(), together.qostat());
+        prop_assert_eq!(&alone_out.sent, &together_out.sent);
     }
 }
 
