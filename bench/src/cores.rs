@@ -29,15 +29,19 @@ use evenkeel_router::pipeline::cycles::VirtualCycles;
 use evenkeel_router::pipeline::{LinkState, Pipeline, Tunnels, WorkerShares};
 
 use crate::pipeline::frame_between;
-use crate::timing::Spread;
+use crate::timing::{Case, Rounds, Spread};
 
 const RUNS: usize = 7;
+/// Of every discipline.
+const TURNS: usize = 9;
 /// Of each run, and of what comes before it counts.
 const TIME: Duration = Duration::from_millis(300);
 const WARM: Duration = Duration::from_millis(50);
 const SIZE: u16 = 512;
 /// Preamble, frame check sequence and gap.
 const OVERHEAD: u64 = 24;
+/// A rate that binds nobody.
+const FREE: BitRate = BitRate(1_000_000_000_000);
 /// The part of what two workers forward that the binding rate lets through.
 const BINDING: f64 = 0.92;
 /// The same by flows: what a worker carries of it must be less than it can.
@@ -274,9 +278,8 @@ fn compare(
     binding: f64,
     error: impl Fn(&Sent) -> f64,
 ) -> [f64; 7] {
-    let free = BitRate(1_000_000_000_000);
-    let alone = measure(link, alone, free);
-    let both = measure(link, spread, free);
+    let alone = measure(link, alone, FREE);
+    let both = measure(link, spread, FREE);
     let most = both.mpps() * binding;
     let rate = BitRate((most * 1e6) as u64 * (u64::from(SIZE) + OVERHEAD) * 8);
     let bound = measure(link, spread, rate);
@@ -315,13 +318,12 @@ pub(crate) fn run() {
     let mut by_class: [Vec<f64>; 7] = Default::default();
     let mut by_flow: [Vec<f64>; 7] = Default::default();
     let mut sealed: [Vec<f64>; 2] = Default::default();
-    let free = BitRate(1_000_000_000_000);
     for _ in 0..RUNS {
         let values = compare(WFQ, &classes.0, &classes.1, BINDING, Sent::share_error);
         by_class.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
         let values = compare(PDRR, &flows.0, &flows.1, BINDING_FLOWS, |sent| sent.flow_error(32));
         by_flow.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
-        let [alone, both] = [&flows.0[..], &flows.1].map(|spread| measure(TUNNEL, spread, free));
+        let [alone, both] = [&flows.0[..], &flows.1].map(|spread| measure(TUNNEL, spread, FREE));
         let ratios = [both.mpps() / alone.mpps(), both.per_cpu / alone.per_cpu];
         sealed.iter_mut().zip(ratios).for_each(|(row, value)| row.push(value));
     }
@@ -339,24 +341,23 @@ pub(crate) fn run() {
     println!("  cores here: {}", std::thread::available_parallelism().map_or(1, usize::from));
 }
 
-/// Every discipline at a rate that binds nobody: two workers to one.
+/// Every discipline at a rate that binds nobody: two workers to one, which runs before them and
+/// after, as the machine may change its speed meanwhile.
 fn print_every(alone: &[Vec<u64>], even: &[Vec<u64>]) {
-    let free = BitRate(1_000_000_000_000);
-    let mut ratios: [[Vec<f64>; 2]; DISCIPLINES.len()] = Default::default();
-    for _ in 0..RUNS {
-        for ((_, link), [by_clock, per_cpu]) in DISCIPLINES.iter().zip(&mut ratios) {
-            let (alone, both) = (measure(link, alone, free), measure(link, even, free));
-            by_clock.push(both.mpps() / alone.mpps());
-            per_cpu.push(both.per_cpu / alone.per_cpu);
-        }
+    let forwarded = |link, spread: &[Vec<u64>]| measure(link, spread, FREE).mpps();
+    let ratio = |link| {
+        let (before, both) = (forwarded(link, alone), forwarded(link, even));
+        2.0 * both / (before + forwarded(link, alone))
+    };
+    let case = |(name, link): &(&str, &'static str)| -> Case<'_> {
+        let link = *link;
+        ((*name).to_owned(), Box::new(move || ratio(link)))
+    };
+    let rounds = Rounds::run(TURNS, &mut DISCIPLINES.iter().map(case).collect::<Vec<_>>());
+    println!("every discipline, 16 of 32 flows on each of two workers, to one worker (aim: 1.8)");
+    for (name, spread) in rounds.rows() {
+        let Some(Spread { median, min, max }) = spread else { continue };
+        println!("  {name:<66} {median:>8.2} ({min:.2}, {max:.2}) x");
     }
-    println!(
-        "every discipline, 16 of 32 flows on each of two workers, to one worker: by the clock \
-         (aim: 1.8), per second of CPU"
-    );
-    for ((name, _), ratios) in DISCIPLINES.iter().zip(ratios) {
-        let [clock, cpu] = ratios.map(Spread::of);
-        let Spread { median, min, max } = clock;
-        println!("  {name:<34} {median:>6.2} ({min:.2}, {max:.2}) x {:>6.2} x", cpu.median);
-    }
+    println!("  {}", rounds.verdict());
 }
