@@ -210,7 +210,8 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
         // What flows may save up is a part of a second's work here.
         sleep(Duration::from_millis(1_200) * workers as u32);
         let first = lab.snapshot();
-        sleep(Duration::from_secs(2) * workers as u32);
+        // Long enough for what a flow had saved, or overdraws by its last packet, to be little.
+        sleep(Duration::from_secs(4) * workers as u32);
         let (last, missing) = (lab.snapshot(), begun.shared());
         let done: Vec<Done> = std::iter::zip(workers_of(&first), workers_of(&last))
             .map(|(before, after)| Done::by(after).since(&Done::by(before)))
