@@ -3,7 +3,7 @@
 # simulator at full length, and as root also on real packets. Arguments: scenario files; all by default.
 # WORLDS: "sim", "lab" or "sim lab". TIME_SCALE shortens steps and windows of the lab only. Counter-runs of what cannot be
 # shortened as much are simulated only; of the others the lab has one for each mechanism by name, the simulator all.
-# A lab run that fails three times while the host of this virtual machine takes CPU time away is told apart, as not judged.
+# A lab run that fails four times while the host of this virtual machine takes CPU time away is told apart, as not judged.
 # SIM_JOBS, LAB_JOBS: runs at the same time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -119,8 +119,8 @@ for world in $worlds; do
     grep -vE "$alone" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
     grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
     cat "$scratch/again-alone" >>"$scratch/again"
-    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails two more times, alone.
-    for _ in 1 2; do
+    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails three more times, alone.
+    for _ in 1 2 3; do
       [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
       batch 1 "$scratch/failed" <"$scratch/again"
       cp "$scratch/failed" "$scratch/again"
@@ -140,7 +140,7 @@ for world in $worlds; do
     fi
     if not_judged "$world" "$(cut -f 4 <<<"$line")"; then
       unjudged=$((unjudged + 1))
-      echo "not judged: $name: three times this machine was too slow, see $(cut -f 4 <<<"$line"); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
+      echo "not judged: $name: four times this machine was too slow, see $(cut -f 4 <<<"$line"); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
       continue
     fi
     bad=$((bad + 1))
