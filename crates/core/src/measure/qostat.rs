@@ -178,6 +178,27 @@ impl ClassMeter {
     fn gave(&mut self, length: Bytes, delay: Nanos) {
         self.out_packets += 1;
         self.out_bytes += length;
+        self.delayed(delay);
+    }
+
+    /// Packets were given to the link and left at once: by the long way they would have waited for
+    /// no time.
+    #[inline]
+    fn passed(&mut self, packets: u64, bytes: Bytes, segments: u64) {
+        self.in_packets += packets;
+        self.in_bytes += bytes;
+        self.in_segments += segments;
+        self.out_packets += packets;
+        self.out_bytes += bytes;
+        self.sent_packets += packets;
+        self.sent_bytes += bytes;
+        self.sent_segments += segments;
+        self.queue.most = self.queue.most.max(1);
+    }
+
+    /// A packet had been in the router for `delay`.
+    #[inline]
+    fn delayed(&mut self, delay: Nanos) {
         self.delay_sum = Nanos(self.delay_sum.0.wrapping_add(delay.0));
         self.delay_max = self.delay_max.max(delay);
         self.delay.record(delay);
@@ -303,15 +324,8 @@ impl Qostat {
         self.called(1);
         let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
         let meter = self.meter(packet.class());
-        meter.in_packets += 1;
-        meter.in_bytes += length;
-        meter.sent_packets += 1;
-        meter.sent_bytes += length;
-        meter.in_segments += u64::from(packet.segments());
-        meter.sent_segments += u64::from(packet.segments());
-        // By the long way it would have waited for no time.
-        meter.queue.most = meter.queue.most.max(1);
-        meter.gave(length, delay);
+        meter.passed(1, length, packet.segments().into());
+        meter.delayed(delay);
     }
 
     /// So many packets of a class, each one frame on the wire, were given to the link as one before
@@ -320,15 +334,7 @@ impl Qostat {
         self.calls[0] += packets;
         self.calls[1] += packets;
         let meter = self.meter(class);
-        meter.in_packets += packets;
-        meter.in_bytes += bytes;
-        meter.in_segments += packets;
-        meter.out_packets += packets;
-        meter.out_bytes += bytes;
-        meter.sent_packets += packets;
-        meter.sent_bytes += bytes;
-        meter.sent_segments += packets;
-        meter.queue.most = meter.queue.most.max(1);
+        meter.passed(packets, bytes, packets);
         meter.delay.record_many(Nanos::ZERO, packets);
     }
 
