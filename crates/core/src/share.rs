@@ -35,6 +35,9 @@
 //! lost, as idle time on a wire is. Grants that a queue no longer needs, because its packets were
 //! dropped, are taken back.
 //!
+//! **By levels instead of weights**, the bytes of a window are filled into the columns one after the
+//! other: none gets any while one before it is left wanting.
+//!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
 //! has priority is granted first, in equal parts of what is there; the rest is filled into the
 //! workers' elastic demands by weighted max-min, a worker's weight being the number n of its
@@ -185,6 +188,8 @@ pub(crate) const ELASTIC: usize = 1;
 enum Sharing {
     /// By weights of classes, then workers alike.
     Classes,
+    /// In the order of the columns, then workers alike.
+    Levels,
     /// What is urgent first, then by the workers' elastic flows.
     Flows,
 }
@@ -342,6 +347,17 @@ impl SharedLink {
         part
     }
 
+    /// For how long a packet may wait for a grant at `rate` without a queue that stands: until the
+    /// window is over in which it came, and then the next. Without a rate, no time.
+    pub(crate) fn grants_take(rate: Option<BitRate>) -> Nanos {
+        rate.map_or(Nanos::ZERO, |rate| Self::window_at(rate) * 2)
+    }
+
+    /// The part of a worker whose columns go one before the other, as [`SharedLink::part`].
+    pub(crate) fn part_by_levels(&self, worker: usize) -> Part {
+        Part { sharing: Sharing::Levels, ..self.part(worker) }
+    }
+
     /// The part of a worker whose flows share, as [`SharedLink::part`].
     pub(crate) fn part_by_flows(&self, worker: usize) -> Part {
         Part { sharing: Sharing::Flows, ..self.part(worker) }
@@ -439,6 +455,11 @@ impl Part {
         self.until
     }
 
+    /// How many columns there are.
+    pub(crate) fn columns(&self) -> usize {
+        self.credit.len()
+    }
+
     /// Whether a packet of `class` may be sent against its grant.
     pub(crate) fn is_granted(&self, class: usize) -> bool {
         self.credit[class] > 0
@@ -469,17 +490,22 @@ impl Part {
         link.publish_target(self, class);
     }
 
-    /// A packet is sent: against the grant of its class, or else from the pot.
-    pub(crate) fn sent(&mut self, link: &SharedLink, class: usize, bytes: u64) {
+    /// A packet of `class` is sent: against the grant of `granted`, which asks for it again if it
+    /// is another's, or from the pot if that has none left.
+    pub(crate) fn sent(&mut self, link: &SharedLink, class: usize, granted: usize, bytes: u64) {
         let units = (bytes << 16) as i64;
-        if self.credit[class] > 0 {
-            self.credit[class] -= units;
-            self.sent[class] = self.sent[class].wrapping_add(units as u64);
-            link.publish_sent(self, class);
-        } else {
+        if self.credit[granted] <= 0 {
             self.pot -= units;
             self.gone(link, class, bytes);
+            return;
         }
+        if granted != class {
+            self.gone(link, class, bytes);
+            self.came(link, granted, bytes);
+        }
+        self.credit[granted] -= units;
+        self.sent[granted] = self.sent[granted].wrapping_add(units as u64);
+        link.publish_sent(self, granted);
     }
 }
 

@@ -87,6 +87,15 @@ pub fn packets_at(rate: Option<BitRate>) -> Nanos {
     Nanos(time.map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX)))
 }
 
+/// How long packets wait that a link serves at once: no queue stands for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// A packet and a half on the wire, in the turn of each queue.
+    pub packets: Nanos,
+    /// A grant, where several workers share.
+    pub grants: Nanos,
+}
+
 /// What the queues of a link are judged by now.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -96,11 +105,11 @@ pub struct Now {
 }
 
 impl Now {
-    /// At `now`, where `queues` queues wait and a packet and a half takes `packets` on the wire.
+    /// At `now`, where `queues` queues wait.
     #[must_use]
     #[inline]
-    pub fn new(config: &ElasticAqm, packets: Nanos, queues: u64, now: Nanos) -> Self {
-        let own = Nanos(packets.0.saturating_mul(queues));
+    pub fn new(config: &ElasticAqm, pace: Pace, queues: u64, now: Nanos) -> Self {
+        let own = Nanos(pace.packets.0.saturating_mul(queues)).max(pace.grants);
         Self { times: config.law.at_least(own), step: config.step.max(own), now }
     }
 
@@ -154,7 +163,8 @@ mod tests {
             let (mut queue, mut told) = (Codel::NEW, false);
             for at in 1..500 {
                 let now = Nanos::from_millis(1_000 + at);
-                let judge = Now::new(&config, slow, queues, now);
+                let pace = Pace { packets: slow, grants: Nanos::ZERO };
+                let judge = Now::new(&config, pace, queues, now);
                 let packet = (now - Nanos::from_millis(ms), Bytes(20_000), Ecn::NotCapable);
                 let (verdict, _) = judge.judge(&mut queue, &mut Round::default(), packet, 0);
                 told |= verdict == Verdict::Drop;
@@ -170,7 +180,8 @@ mod tests {
         let (config, mut queue) = (ElasticAqm::cobalt(), Codel::NEW);
         let mut verdict = |wait: u64| {
             let now = Nanos::from_secs(1);
-            let judge = Now::new(&config, Nanos(100_000), 3, now);
+            let pace = Pace { packets: Nanos(100_000), grants: Nanos::ZERO };
+            let judge = Now::new(&config, pace, 3, now);
             let packet = (now - Nanos(wait), Bytes(90_000), Ecn::Scalable);
             judge.judge(&mut queue, &mut Round::default(), packet, 0)
         };

@@ -448,15 +448,15 @@ disciplines! {
     /// Approximate flow-aware networking.
     Afan: super::afan::AfanConfig, shared as AfanPart: SharedFlows;
     /// Strict priority.
-    Priority: super::priority::PriorityConfig;
+    Priority: super::priority::PriorityConfig, shared as PriorityPart: Shared;
     /// Quick fair queueing.
-    Qfq: super::qfq::QfqConfig;
+    Qfq: super::qfq::QfqConfig, shared as QfqPart: Shared;
     /// Deficit round robin.
-    Drr: super::drr::DrrConfig;
+    Drr: super::drr::DrrConfig, shared as DrrPart: SharedFlows;
     /// CoDel.
-    Codel: super::codel::CodelConfig;
+    Codel: super::codel::CodelConfig, shared as CodelPart: Shared;
     /// FQ-CoDel.
-    FqCodel: super::fq_codel::FqCodelConfig;
+    FqCodel: super::fq_codel::FqCodelConfig, shared as FqCodelPart: SharedFlows;
     /// A tree of subscribers.
     Tree: super::tree::TreeConfig;
 }

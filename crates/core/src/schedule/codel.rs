@@ -10,8 +10,9 @@
 //! Complexity: constant time per packet, and per packet dropped; no allocation per packet.
 //!
 //! Bound: work conserving. Nothing is dropped at the head while one packet in every interval waits
-//! less than the target.
+//! less than the target, which is never below the time of a grant where several workers share.
 
+use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::aqm::{AqmConfig, Codel as Law, Taken};
 use crate::packet::{Class, Packet};
@@ -45,10 +46,6 @@ impl Discipline for CodelConfig {
     fn build<P: Packet>(self) -> Result<Codel<P>, SettingError> {
         Codel::new(self)
     }
-
-    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        Some(("kind = \"codel\"", "its one queue is not shared: pfq and pdrr share by flow"))
-    }
 }
 
 /// The discipline.
@@ -57,6 +54,8 @@ pub struct Codel<P> {
     config: CodelConfig,
     queue: PacketQueue<P>,
     law: Law,
+    /// No target is below that.
+    least: Nanos,
 }
 
 impl<P: Packet> Codel<P> {
@@ -66,7 +65,31 @@ impl<P: Packet> Codel<P> {
     /// [`SettingError::OutOfRange`] if a value is out of its range.
     pub fn new(config: CodelConfig) -> Result<Self, SettingError> {
         config.check()?;
-        Ok(Self { config, queue: PacketQueue::new(config.limit), law: Law::NEW })
+        let queue = PacketQueue::new(config.limit);
+        Ok(Self { config, queue, law: Law::NEW, least: Nanos::ZERO })
+    }
+}
+
+/// Of several workers each judges what waits at it.
+impl<P: Packet> ByClass<P> for Codel<P> {
+    fn queues(&self) -> u16 {
+        1
+    }
+
+    fn grants_take(&mut self, time: Nanos) {
+        self.least = time;
+    }
+
+    fn is_empty(&self, _queue: usize) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn head_len(&self, _queue: usize) -> Option<Bytes> {
+        self.queue.head().map(Packet::ip_len)
+    }
+
+    fn take(&mut self, now: Nanos, _queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        self.dequeue(now, dropped)
     }
 }
 
@@ -82,13 +105,13 @@ impl<P: Packet> Scheduler<P> for Codel<P> {
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let Self { config, queue, law } = self;
+        let Self { config, queue, law, least } = self;
         let take = || {
             let packet = queue.pop()?;
             Some(Taken { left: queue.backlog().bytes, packet })
         };
         let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
-        law.dequeue(&config.aqm.at_least(Nanos::ZERO), now, take, drop)
+        law.dequeue(&config.aqm.at_least(*least), now, take, drop)
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {

@@ -28,7 +28,8 @@ use core::ops::RangeInclusive;
 use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::flow_buckets::{FlowBuckets, QUEUES_RANGE};
 use super::flow_list::Ring;
-use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use super::shared_flows::ByFlow;
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
@@ -61,14 +62,6 @@ impl Discipline for DrrConfig {
 
     fn build<P: Packet>(self) -> Result<Drr<P>, SettingError> {
         Drr::new(self)
-    }
-
-    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        Some((
-            "kind = \"drr\"",
-            "its turns are not compared over workers: pfq and pdrr share by \
-                                 flow",
-        ))
     }
 }
 
@@ -142,6 +135,12 @@ impl<P: Packet> Drr<P> {
         let bucket = self.flows.get_mut(queue);
         (bucket.deficit, bucket.state) = (0, false);
         self.current = None;
+    }
+}
+
+impl<P: Packet> ByFlow<P> for Drr<P> {
+    fn waiting(&self) -> Waiting {
+        self.flows.waiting()
     }
 }
 

@@ -82,10 +82,6 @@ impl<P: Packet> ByClass<P> for Fifo<P> {
         1
     }
 
-    fn weight(&self, _queue: u16) -> u32 {
-        1
-    }
-
     fn is_empty(&self, _queue: usize) -> bool {
         self.queue.is_empty()
     }
@@ -94,7 +90,7 @@ impl<P: Packet> ByClass<P> for Fifo<P> {
         self.queue.head().map(Packet::ip_len)
     }
 
-    fn take(&mut self, _queue: usize) -> Option<P> {
+    fn take(&mut self, _now: Nanos, _queue: usize, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         self.queue.pop()
     }
 }

@@ -4,9 +4,9 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::Backlog;
 use super::longest::{ListNumber, Longest};
 use super::slab::{Queue, Slab};
+use super::{Backlog, Waiting};
 use crate::packet::Packet;
 use crate::units::Bytes;
 
@@ -120,6 +120,12 @@ impl<P: Packet, S: Clone> FlowBuckets<P, S> {
 
     pub(super) const fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    /// What waits, of queues that are alike.
+    pub(super) fn waiting(&self) -> Waiting {
+        let urgent = Backlog::default();
+        Waiting { urgent, elastic: self.backlog, flows: self.busy as u32 }
     }
 
     /// How many queues have packets.

@@ -20,7 +20,7 @@
 //! up to 64 drops at once.
 //!
 //! Bound: work conserving. Backlogged queues differ by no more than a quantum and the longest
-//! packet per round.
+//! packet per round. The target is never below the time of a grant where several workers share.
 //!
 //! Not implemented: a limit in bytes of memory.
 
@@ -28,8 +28,9 @@ use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::drr::QUANTUM_RANGE;
 use super::flow_buckets::{FlowBuckets, QUEUES_RANGE};
 use super::flow_list::Ring;
+use super::shared_flows::ByFlow;
 use super::slab::counted;
-use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::{AqmConfig, Codel, Taken};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -69,11 +70,6 @@ impl Discipline for FqCodelConfig {
     fn build<P: Packet>(self) -> Result<FqCodel<P>, SettingError> {
         FqCodel::new(self)
     }
-
-    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        let why = "its turns are not compared over workers: pfq and pdrr share by flow";
-        Some(("kind = \"fq-codel\"", why))
-    }
 }
 
 /// What is kept of a queue.
@@ -91,6 +87,8 @@ pub struct FqCodel<P> {
     flows: FlowBuckets<P, State>,
     new: Ring,
     old: Ring,
+    /// No target is below that.
+    least: Nanos,
 }
 
 impl<P: Packet> FqCodel<P> {
@@ -105,6 +103,7 @@ impl<P: Packet> FqCodel<P> {
             flows: FlowBuckets::new(config.queues, config.buffer, state),
             new: Ring::new(config.queues),
             old: Ring::new(config.queues),
+            least: Nanos::ZERO,
             config,
         })
     }
@@ -156,6 +155,18 @@ impl<P: Packet> FqCodel<P> {
     }
 }
 
+/// A new queue goes first among those of its worker, as the only flow of one would with every
+/// packet; but on its worker's grants, which are by the number of queues.
+impl<P: Packet> ByFlow<P> for FqCodel<P> {
+    fn waiting(&self) -> Waiting {
+        self.flows.waiting()
+    }
+
+    fn grants_take(&mut self, time: Nanos) {
+        self.least = time;
+    }
+}
+
 impl<P: Packet> Scheduler<P> for FqCodel<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         while self.flows.backlog().packets >= self.config.buffer.into() {
@@ -174,14 +185,14 @@ impl<P: Packet> Scheduler<P> for FqCodel<P> {
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         loop {
             let queue = self.turn()?;
-            let Self { flows, config, .. } = self;
+            let Self { flows, config, least, .. } = self;
             let mut codel = flows.get(queue).state.codel;
             let take = || {
                 let (packet, _) = flows.pop(queue)?;
                 Some(Taken { left: flows.get(queue).fifo.bytes, packet })
             };
             let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
-            let given = codel.dequeue(&config.aqm.at_least(Nanos::ZERO), now, take, drop);
+            let given = codel.dequeue(&config.aqm.at_least(*least), now, take, drop);
             let bucket = flows.get_mut(queue);
             bucket.state.codel = codel;
             if let Some(packet) = given {

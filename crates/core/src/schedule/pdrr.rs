@@ -68,7 +68,7 @@ use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::blue::Coin;
-use crate::aqm::elastic::{ElasticAqm, packets_at};
+use crate::aqm::elastic::{ElasticAqm, Pace, packets_at};
 use crate::audit::{Alike, Promise};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet, Places};
@@ -168,9 +168,9 @@ const AHEAD: [usize; 3] = [12, 8, 4];
 pub struct Pdrr<P> {
     config: PdrrConfig,
     rate: Option<BitRate>,
-    /// What `config` and `rate` come to: room, and the time of a packet and a half.
+    /// What `config` and `rate` come to: room, and what no queue stands for.
     room: Room,
-    packets: Nanos,
+    pace: Pace,
     coin: Coin,
     /// Elastic flows that wait at other workers.
     elsewhere: u32,
@@ -220,7 +220,7 @@ impl<P: Packet> Pdrr<P> {
         Ok(Self {
             rate: None,
             room: config.buffer.at(None),
-            packets: Nanos::ZERO,
+            pace: Pace::default(),
             coin: Coin::NEW,
             elsewhere: 0,
             config,
@@ -284,6 +284,10 @@ impl<P: Packet> ByFlow<P> for Pdrr<P> {
         self.pass(others.passed);
         self.set_crowded(others.crowded);
         self.elsewhere = others.flows;
+    }
+
+    fn grants_take(&mut self, time: Nanos) {
+        self.pace.grants = time;
     }
 }
 
@@ -457,7 +461,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     fn set_rate(&mut self, rate: Option<BitRate>) {
         self.rate = rate;
         self.room = self.config.buffer.at(rate);
-        self.packets = packets_at(rate);
+        self.pace.packets = packets_at(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {

@@ -89,7 +89,7 @@ use super::slab::{NIL, Queue, Slab, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::Codel;
 use crate::aqm::blue::Coin;
-use crate::aqm::elastic::{ElasticAqm, packets_at};
+use crate::aqm::elastic::{ElasticAqm, Pace, packets_at};
 use crate::audit::{Alike, Promise};
 use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
@@ -176,9 +176,9 @@ const AHEAD: [u32; 3] = [12, 8, 4];
 pub struct Pfq<P> {
     config: PfqConfig,
     rate: Option<BitRate>,
-    /// What `config` and `rate` come to: room, and the time of a packet and a half.
+    /// What `config` and `rate` come to: room, and what no queue stands for.
     room: Room,
-    packets: Nanos,
+    pace: Pace,
     coin: Coin,
     /// Elastic flows that wait at other workers.
     elsewhere: u32,
@@ -224,7 +224,7 @@ impl<P: Packet> Pfq<P> {
         Ok(Self {
             rate: None,
             room: config.buffer.at(None),
-            packets: Nanos::ZERO,
+            pace: Pace::default(),
             coin: Coin::NEW,
             elsewhere: 0,
             aqm: alloc::vec![Codel::NEW; config.flows.most() as usize],
@@ -285,6 +285,10 @@ impl<P: Packet> ByFlow<P> for Pfq<P> {
         self.pass(others.passed);
         self.set_crowded(others.crowded);
         self.elsewhere = others.flows;
+    }
+
+    fn grants_take(&mut self, time: Nanos) {
+        self.pace.grants = time;
     }
 }
 
@@ -425,7 +429,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     fn set_rate(&mut self, rate: Option<BitRate>) {
         self.rate = rate;
         self.room = self.config.buffer.at(rate);
-        self.packets = packets_at(rate);
+        self.pace.packets = packets_at(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {

@@ -17,6 +17,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use super::shared::{ByClass, Order};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::audit::Promise;
 use crate::packet::{Class, Packet};
@@ -63,11 +64,6 @@ impl Discipline for PriorityConfig {
 
     fn promise(&self) -> Promise {
         Promise::Levels { levels: self.level.first(self.classes.into()).collect() }
-    }
-
-    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        let why = "a level would have to know what waits at the other workers";
-        Some(("kind = \"priority\"", why))
     }
 }
 
@@ -133,6 +129,30 @@ impl<P: Packet> Priority<P> {
     /// The queue that goes next.
     fn next(&self) -> Option<usize> {
         (self.busy != 0).then(|| self.busy.trailing_zeros() as usize)
+    }
+}
+
+impl<P: Packet> ByClass<P> for Priority<P> {
+    const ORDER: Order = Order::Levels;
+
+    fn queues(&self) -> u16 {
+        self.queues.len() as u16
+    }
+
+    fn queues_of_classes(&self) -> Vec<u16> {
+        self.queue_of.iter().map(|queue| *queue as u16).collect()
+    }
+
+    fn is_empty(&self, queue: usize) -> bool {
+        self.queues[queue].is_empty()
+    }
+
+    fn head_len(&self, queue: usize) -> Option<Bytes> {
+        self.queues[queue].head().map(Packet::ip_len)
+    }
+
+    fn take(&mut self, _now: Nanos, queue: usize, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        self.pop(queue)
     }
 }
 

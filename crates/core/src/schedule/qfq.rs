@@ -34,6 +34,7 @@ mod groups;
 
 use alloc::vec::Vec;
 
+use super::shared::ByClass;
 use super::wfq_altq::{DEFAULT_WEIGHT, WEIGHT_RANGE};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::audit::{Promise, Unit};
@@ -96,11 +97,6 @@ impl Discipline for QfqConfig {
         let weights = self.weight.first(self.classes.into()).map(|w| f64::from(w.0)).collect();
         Promise::Shares { weights, unit: Unit::Wire, bytes: 0, packets: LAG_PACKETS }
     }
-
-    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        let why = "its virtual time is not compared over workers: wfq-altq shares by class";
-        Some(("kind = \"qfq\"", why))
-    }
 }
 
 /// What waits of a class.
@@ -137,6 +133,8 @@ pub struct Qfq<P> {
     /// One for each class.
     queues: Vec<Queue<P>>,
     waiting: Groups,
+    /// Those that wait are in `waiting`.
+    grouped: bool,
     /// The sum of all weights.
     weights: u64,
     /// What of the bytes sent did not come to a whole step of virtual time yet.
@@ -164,6 +162,7 @@ impl<P: Packet> Qfq<P> {
         Ok(Self {
             weights: queues.iter().map(|queue| queue.weight).sum(),
             waiting: Groups::new(classes),
+            grouped: true,
             queues,
             rest: 0,
             backlog: Backlog::default(),
@@ -184,6 +183,13 @@ impl<P: Packet> Qfq<P> {
         if class < self.queues.len() { class } else { 0 }
     }
 
+    /// A class that has packets, and is not among those that wait, becomes one of them.
+    fn group(&mut self, class: usize) {
+        if let Some((step, group)) = self.queues[class].head() {
+            self.waiting.enter(class, step, group);
+        }
+    }
+
     /// Takes the first packet of a class.
     fn pop(&mut self, class: usize) -> Option<P> {
         let packet = self.queues[class].packets.pop()?;
@@ -191,6 +197,33 @@ impl<P: Packet> Qfq<P> {
         self.backlog.bytes -= packet.ip_len();
         self.busy -= usize::from(self.queues[class].packets.is_empty());
         Some(packet)
+    }
+}
+
+/// With several workers grants say who is served, and groups have a part only on a link that has
+/// lost its rate.
+impl<P: Packet> ByClass<P> for Qfq<P> {
+    fn queues(&self) -> u16 {
+        self.queues.len() as u16
+    }
+
+    fn weight(&self, queue: u16) -> u32 {
+        self.config.weight.get(usize::from(queue)).0
+    }
+
+    fn is_empty(&self, queue: usize) -> bool {
+        self.queues[queue].packets.is_empty()
+    }
+
+    fn head_len(&self, queue: usize) -> Option<Bytes> {
+        self.queues[queue].packets.head().map(Packet::ip_len)
+    }
+
+    fn take(&mut self, _now: Nanos, queue: usize, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        if core::mem::take(&mut self.grouped) {
+            self.waiting.clear();
+        }
+        self.pop(queue)
     }
 }
 
@@ -206,14 +239,17 @@ impl<P: Packet> Scheduler<P> for Qfq<P> {
         }
         self.backlog.packets += 1;
         self.backlog.bytes += bytes;
-        if begins && let Some((step, group)) = queue.head() {
-            self.busy += 1;
-            self.waiting.enter(class, step, group);
+        self.busy += usize::from(begins);
+        if begins && self.grouped {
+            self.group(class);
         }
         Treated::Queued
     }
 
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        if !core::mem::replace(&mut self.grouped, true) {
+            (0..self.queues.len()).for_each(|class| self.group(class));
+        }
         let class = self.waiting.next()?;
         let packet = self.pop(class)?;
         let sent = (length(&packet) << FRACTION) + self.rest;

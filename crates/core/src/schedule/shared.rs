@@ -9,19 +9,23 @@
 //! | C, W, what the others have | `link` | – |
 //!
 //! A packet is sent from the next queue in turn whose class has grants left, else from the next in
-//! turn at all as long as bytes are left that no worker demanded. On a link without a rate the
-//! discipline serves its queues by itself.
+//! turn at all as long as bytes are left that no worker demanded. Where queues are levels it is the
+//! first queue that has packets, on its own grant or on that of a level below, which then asks for
+//! it again. On a link without a rate the discipline serves its queues by itself.
 //!
 //! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits
 //! may go; a new window costs what [`crate::share`] says.
 //!
 //! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over
-//! all workers, within the largest packet per worker and class; added delay: one window.
+//! all workers, within the largest packet per worker and class; added delay: one window. Of levels:
+//! a packet waits for what comes before it at its worker, and for the end of the window in which
+//! others are served before it.
 //!
-//! Not implemented: queues by a hash of flows, and other disciplines: their state per flow lies in
-//! one worker.
+//! Not implemented: queues by a hash of flows.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
@@ -29,15 +33,38 @@ use crate::packet::{Class, Packet};
 use crate::reason::Reason;
 use crate::settings::{Change, SettingError};
 use crate::share::{Part, SharedLink};
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
+
+/// Which queue goes first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Order {
+    /// They take turns, and share by weight.
+    Turns,
+    /// The first one that has packets, always.
+    Levels,
+}
 
 /// A discipline whose queues are those of classes, so that each can be served when it is granted.
 pub trait ByClass<P: Packet>: Scheduler<P> {
-    /// How many queues there are; queue `n` is that of class `n`, and 0 that of all beyond.
+    /// Which queue goes first.
+    const ORDER: Order = Order::Turns;
+
+    /// How many queues there are.
     fn queues(&self) -> u16;
 
-    /// The weight of a queue.
-    fn weight(&self, queue: u16) -> u32;
+    /// The queues of the classes, from 0 on; further classes have that of class 0. They never
+    /// change.
+    fn queues_of_classes(&self) -> Vec<u16> {
+        (0..self.queues()).collect()
+    }
+
+    /// The weight of a queue, where they take turns.
+    fn weight(&self, _queue: u16) -> u32 {
+        1
+    }
+
+    /// Packets wait so long for a grant, although their queue does not stand.
+    fn grants_take(&mut self, _time: Nanos) {}
 
     /// Whether nothing waits in `queue`.
     fn is_empty(&self, queue: usize) -> bool;
@@ -45,8 +72,9 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
     /// IP length of the first packet of `queue`.
     fn head_len(&self, queue: usize) -> Option<Bytes>;
 
-    /// The first packet of `queue`, out of turn: `dequeue` is never called then.
-    fn take(&mut self, queue: usize) -> Option<P>;
+    /// The first packet of `queue` that is not dropped, out of turn. `dequeue` is called as well,
+    /// but only after the link has lost its rate.
+    fn take(&mut self, now: Nanos, queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P>;
 }
 
 /// One worker's part of a link that several workers share by classes.
@@ -55,6 +83,8 @@ pub struct Shared<P, Q> {
     queues: Q,
     link: Arc<SharedLink>,
     part: Part,
+    /// The column of each class.
+    columns: Columns,
     /// The queue after the one that was served last.
     next: usize,
     /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find
@@ -70,9 +100,14 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     /// # Panics
     /// The link has no such worker.
     pub fn new(queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
-        let part = link.part(worker);
+        let part = match Q::ORDER {
+            Order::Turns => link.part(worker),
+            Order::Levels => link.part_by_levels(worker),
+        };
+        let columns = Columns::new(&queues, &link);
         let held_until = Nanos::ZERO;
-        let mut this = Self { queues, link, part, next: 0, held_until, packets: PhantomData };
+        let mut this =
+            Self { queues, link, part, columns, next: 0, held_until, packets: PhantomData };
         this.weigh();
         this
     }
@@ -87,68 +122,95 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
         queue.min(self.link.classes() - 1)
     }
 
-    /// The queue to be served now.
-    fn choose(&self, now: Nanos) -> Option<usize> {
+    /// The queue to be served now, and the column on whose grant.
+    fn choose(&self, now: Nanos) -> Option<(usize, usize)> {
         let queues = usize::from(self.queues.queues());
-        let turn = || {
-            let ring = (self.next..queues).chain(0..self.next);
-            ring.filter(|queue| !self.queues.is_empty(*queue))
+        let first = if Q::ORDER == Order::Turns { self.next } else { 0 };
+        let mut waiting = (first..queues)
+            .chain(0..first)
+            .filter(|queue| !self.queues.is_empty(*queue))
+            .map(|queue| (queue, self.column(queue)));
+        // What nobody demanded is for those that have no grant.
+        let any = self.part.may_send_any(now).then(|| waiting.clone().next()).flatten();
+        let grant = |(queue, column)| Some((queue, grant::<P, Q>(&self.part, column)?));
+        let granted = match Q::ORDER {
+            Order::Turns => waiting.find_map(grant),
+            Order::Levels => waiting.next().and_then(grant),
         };
-        turn()
-            .find(|queue| self.part.is_granted(self.column(*queue)))
-            .or_else(|| self.part.may_send_any(now).then(|| turn().next()).flatten())
+        granted.or(any)
     }
 }
 
-/// How many queues there are, and the last column of the link.
-fn columns<P: Packet>(queues: &impl ByClass<P>, link: &SharedLink) -> (usize, usize) {
-    (usize::from(queues.queues()), link.classes() - 1)
+/// The column on whose grant a packet of `column` may be sent.
+fn grant<P: Packet, Q: ByClass<P>>(part: &Part, column: usize) -> Option<usize> {
+    let last = if Q::ORDER == Order::Turns { column } else { part.columns() - 1 };
+    (column..=last).find(|column| part.is_granted(*column))
 }
 
-/// The column of the queue that a packet goes to by its class.
-fn column_of<P: Packet>(packet: &P, (queues, last): (usize, usize)) -> usize {
-    let class = packet.class().index();
-    if class < queues { class.min(last) } else { 0 }
+/// The columns of a link that the packets of each class are counted in.
+#[derive(Debug)]
+struct Columns(Box<[u16]>);
+
+impl Columns {
+    fn new<P: Packet>(queues: &impl ByClass<P>, link: &SharedLink) -> Self {
+        let last = link.classes() as u16 - 1;
+        let of_classes = queues.queues_of_classes();
+        Self(of_classes.into_iter().map(|queue| queue.min(last)).collect())
+    }
+
+    fn of(&self, packet: &impl Packet) -> usize {
+        let class = packet.class().index();
+        self.0[if class < self.0.len() { class } else { 0 }].into()
+    }
 }
 
 impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let Self { queues, link, part, held_until, .. } = self;
-        let columns = columns(queues, link);
-        let column = column_of(&packet, columns);
-        if part.is_granted(column) || part.may_send_any(now) {
+        let Self { queues, link, part, columns, held_until, .. } = self;
+        let column = columns.of(&packet);
+        if part.may_send_any(now) || grant::<P, Q>(part, column).is_some() {
             *held_until = Nanos::ZERO;
         }
         part.came(link, column, packet.wire_len().0);
         queues.enqueue(now, packet, &mut |packet: P, reason: Reason| {
-            part.gone(link, column_of(&packet, columns), packet.wire_len().0);
+            part.gone(link, columns.of(&packet), packet.wire_len().0);
             dropped.dropped(packet, reason);
         })
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        if self.queues.busy_queues() == 0 {
+        let paced = self.link.is_paced();
+        if paced && now < self.held_until {
             return None;
         }
-        if !self.link.is_paced() {
-            let packet = self.queues.dequeue(now, dropped)?;
-            let column = column_of(&packet, columns(&self.queues, &self.link));
-            self.part.gone(&self.link, column, packet.wire_len().0);
-            return Some(packet);
+        while self.queues.busy_queues() > 0 {
+            let mut chosen = None;
+            if paced {
+                self.part.at(&self.link, now);
+                chosen = self.choose(now);
+                if chosen.is_none() {
+                    self.held_until = self.part.until();
+                    return None;
+                }
+            }
+            let Self { queues, link, part, columns, .. } = self;
+            let mut drop = |packet: P, reason: Reason| {
+                part.gone(link, columns.of(&packet), packet.wire_len().0);
+                dropped.dropped(packet, reason);
+            };
+            let Some((queue, grant)) = chosen else {
+                let packet = queues.dequeue(now, &mut drop)?;
+                part.gone(link, columns.of(&packet), packet.wire_len().0);
+                return Some(packet);
+            };
+            self.next = queue + 1;
+            // None is left where all that waited there stood for too long.
+            if let Some(packet) = queues.take(now, queue, &mut drop) {
+                part.sent(link, columns.of(&packet), grant, packet.wire_len().0);
+                return Some(packet);
+            }
         }
-        if now < self.held_until {
-            return None;
-        }
-        self.part.at(&self.link, now);
-        let Some(queue) = self.choose(now) else {
-            self.held_until = self.part.until();
-            return None;
-        };
-        self.next = queue + 1;
-        let packet = self.queues.take(queue)?;
-        let column = self.column(queue);
-        self.part.sent(&self.link, column, packet.wire_len().0);
-        Some(packet)
+        None
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -165,7 +227,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
 
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
         if self.link.is_paced() {
-            self.queues.head_len(self.choose(now)?)
+            self.queues.head_len(self.choose(now)?.0)
         } else {
             self.queues.peek_len(now)
         }
@@ -177,11 +239,15 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
         Ok(wake)
     }
 
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.queues.set_rate(rate);
+        self.queues.grants_take(SharedLink::grants_take(rate));
+    }
+
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
-        let Self { queues, link, part, .. } = self;
-        let columns = columns(queues, link);
+        let Self { queues, link, part, columns, .. } = self;
         queues.drain(&mut |packet: P| {
-            part.gone(link, column_of(&packet, columns), packet.wire_len().0);
+            part.gone(link, columns.of(&packet), packet.wire_len().0);
             into(packet);
         });
     }

@@ -21,7 +21,9 @@
 //!
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
 //! elastic one when its worker has grants left, or as long as bytes are left that no worker
-//! demanded. Disciplines and link count bytes on the wire, in which flows are equal over all
+//! demanded. DRR and FQ-CoDel have elastic flows only, which are their queues with packets: a new
+//! queue goes first among those of its worker, but on grants as all others, or a flow that is alone
+//! on its worker would be new with each packet. Disciplines and link count bytes on the wire, in which flows are equal over all
 //! workers.
 //!
 //! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says,
@@ -57,8 +59,11 @@ pub trait ByFlow<P: Packet>: Scheduler<P> {
     /// What waits.
     fn waiting(&self) -> Waiting;
 
-    /// What has happened elsewhere.
-    fn elsewhere(&mut self, others: Elsewhere);
+    /// What has happened elsewhere, where that matters to who goes next here.
+    fn elsewhere(&mut self, _others: Elsewhere) {}
+
+    /// Packets wait so long for a grant, although their queue does not stand.
+    fn grants_take(&mut self, _time: Nanos) {}
 }
 
 /// What other workers have done and do.
@@ -231,6 +236,7 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
 
     fn set_rate(&mut self, rate: Option<BitRate>) {
         self.queues.set_rate(rate);
+        self.queues.grants_take(SharedLink::grants_take(rate));
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
@@ -243,14 +249,14 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         let own = self.queues.meters();
         let together = self.link.together();
         // A link without a rate is not shared, but who may enter it is decided by the load of all.
-        let fair_bytes =
-            if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
-        let busy = self.link.is_paced().then_some(together.busy);
+        let paced = self.link.is_paced();
+        let of_all = |own| if paced { together.fair_bytes } else { own };
         Meters {
-            fair_bytes,
-            priority_bytes: Some(together.priority_bytes),
-            elastic_flows: Some(together.elastic_flows),
-            busy,
+            // What the discipline does not measure is not told of all, either.
+            fair_bytes: own.fair_bytes.map(of_all),
+            priority_bytes: own.priority_bytes.map(|_| together.priority_bytes),
+            elastic_flows: own.elastic_flows.map(|_| together.elastic_flows),
+            busy: paced.then_some(together.busy),
             ..own
         }
     }

@@ -200,10 +200,7 @@ impl Discipline for WfqAltqConfig {
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
         let why = "its queues are of hashes, which are not compared over workers: \
-                   pfq and pdrr share by flow";
-        if self.aqm.is_on() {
-            return Some(("aqm = \"codel\"", "each worker would judge its part of a queue alone"));
-        }
+                   drr, fq-codel, pfq and pdrr share by flow";
         (self.select != QueueSelect::Class).then_some(("select = \"hash-…\"", why))
     }
 }
@@ -350,6 +347,14 @@ impl<P: Packet> WfqAltq<P> {
         self.ring += 1;
     }
 
+    /// Takes the first packet of a queue.
+    fn pop(&mut self, queue: usize) -> Option<P> {
+        let packet = self.queues.pop(queue)?;
+        self.ends(queue);
+        self.weigh(queue);
+        Some(packet)
+    }
+
     /// Takes the queue at the pointer out of the ring, which has others; the pointer stays on it.
     fn leave(&mut self, queue: usize) -> u16 {
         let Slot { next, prev, .. } = self.slots[queue];
@@ -462,11 +467,15 @@ impl<P: Packet> ByClass<P> for WfqAltq<P> {
         self.queues.head(queue).map(Packet::ip_len)
     }
 
-    fn take(&mut self, queue: usize) -> Option<P> {
-        let packet = self.queues.pop(queue)?;
-        self.ends(queue);
-        self.weigh(queue);
-        Some(packet)
+    fn grants_take(&mut self, time: Nanos) {
+        self.standing.grants_take(time);
+    }
+
+    fn take(&mut self, now: Nanos, queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        if self.config.aqm.is_on() {
+            return self.pop_short(now, queue, dropped);
+        }
+        self.pop(queue)
     }
 }
 
@@ -508,17 +517,14 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        if self.queues.busy() == 0 {
-            return None;
-        }
-        let (queue, packet) = if self.config.aqm.is_on() {
-            self.serve_short(now, dropped)?
-        } else {
+        while self.queues.busy() > 0 {
             let queue = self.turn(None);
-            (queue, self.take(queue)?)
-        };
-        self.slots[queue].quota -= cost(packet.ip_len());
-        Some(packet)
+            if let Some(packet) = self.take(now, queue, dropped) {
+                self.slots[queue].quota -= cost(packet.ip_len());
+                return Some(packet);
+            }
+        }
+        None
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {

@@ -1,4 +1,4 @@
-//! The bytes of a window divided: into classes by weight, or urgent before elastic, then into the
+//! The bytes of a window divided: into classes by weight, or one before the other, then into the
 //! workers of each.
 
 use super::{ELASTIC, Part, SharedLink, Sharing, Table, Told};
@@ -61,9 +61,9 @@ impl SharedLink {
     /// what is left.
     fn fill_classes(&self, part: &mut Part, budget: u64) -> u64 {
         let by_class = &mut part.by_class[..self.classes];
-        if part.sharing == Sharing::Flows {
-            // In the order of the columns: first priority, then elastic. Further columns hold at
-            // most what a discipline by class has overdrawn before.
+        if part.sharing != Sharing::Classes {
+            // In the order of the columns: levels; or first priority, then elastic, where further
+            // columns hold at most what a discipline by class has overdrawn before.
             let mut left = budget;
             for (_, asked) in by_class {
                 let met = (*asked).min(left);

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::common::TestPacket;
-use evenkeel_core::aqm::elastic::{ElasticAqm, Now};
+use evenkeel_core::aqm::elastic::{ElasticAqm, Now, Pace};
 use evenkeel_core::aqm::{AqmConfig, Codel, Round, Verdict};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::packet::Ecn;
@@ -246,7 +246,8 @@ proptest! {
         let (mut queue, mut now) = (Codel::NEW, 0u64);
         for (at, time) in times.into_iter().enumerate() {
             now = now.wrapping_add(time);
-            let judge = Now::new(&config, Nanos(packets), queues, Nanos(now));
+            let pace = Pace { packets: Nanos(packets), ..Pace::default() };
+            let judge = Now::new(&config, pace, queues, Nanos(now));
             if at % 7 == 0 {
                 judge.overflowed(&mut queue);
             }

@@ -32,6 +32,7 @@ mod pfq_model;
 mod pfq_overflow;
 mod qfq;
 mod shared;
+mod shared_by_class;
 mod shared_flows;
 mod small_scopes;
 mod tree;

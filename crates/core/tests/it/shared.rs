@@ -9,24 +9,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::packet::Descriptor;
+use evenkeel_core::schedule::qfq::QfqConfig;
 use evenkeel_core::schedule::shared::Shared;
-use evenkeel_core::schedule::wfq_altq::WfqAltqConfig;
-use evenkeel_core::settings::Change;
+use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
+use evenkeel_core::settings::{Change, PerClass};
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Scheduler, Weight};
 
-const RATE: BitRate = BitRate(1_000_000_000);
-const STEP: Nanos = Nanos::from_micros(20);
+pub(crate) const RATE: BitRate = BitRate(1_000_000_000);
+pub(crate) const STEP: Nanos = Nanos::from_micros(20);
 const PATIENCE: Nanos = Nanos::from_millis(5);
 
-type WorkerLink = Link<Descriptor, Shared<Descriptor, WfqAltq<Descriptor>>>;
+type WorkerLink = Link<Descriptor, AnyScheduler<Descriptor>>;
 
 #[derive(Default)]
-struct Out {
+pub(crate) struct Out {
     bytes: BTreeMap<u16, u64>,
     packets: u64,
-    dropped: u64,
-    longest_wait: Nanos,
+    pub(crate) dropped: u64,
+    pub(crate) longest_wait: Nanos,
     last: BTreeMap<u16, Nanos>,
 }
 
@@ -44,27 +45,43 @@ impl LinkSink<Descriptor> for Out {
     }
 }
 
-fn config(weights: &[u32]) -> WfqAltqConfig {
-    weighted(weights, tail(100))
+pub(crate) fn wfq_altq(weights: &[u32]) -> DisciplineConfig {
+    DisciplineConfig::WfqAltq(weighted(weights, tail(100)))
 }
 
-struct Router {
-    shared: Arc<SharedLink>,
-    links: Vec<WorkerLink>,
-    outs: Vec<Out>,
+pub(crate) fn qfq(weights: &[u32]) -> DisciplineConfig {
+    let weight =
+        PerClass::new(weights.iter().copied().map(Weight).collect::<Vec<_>>(), Weight(100));
+    DisciplineConfig::Qfq(QfqConfig { weight, limit: 100, ..QfqConfig::default() })
+}
+
+pub(crate) struct Router {
+    pub(crate) shared: Arc<SharedLink>,
+    pub(crate) links: Vec<WorkerLink>,
+    pub(crate) outs: Vec<Out>,
     offered: u64,
-    now: Nanos,
+    pub(crate) now: Nanos,
     weights: Vec<u32>,
 }
 
 impl Router {
     fn new(workers: usize, weights: &[u32], rate: BitRate) -> Self {
+        Self::with(workers, &wfq_altq(weights), weights, rate)
+    }
+
+    /// Workers with a discipline that shares by these weights, one for each class.
+    pub(crate) fn with(
+        workers: usize,
+        discipline: &DisciplineConfig,
+        weights: &[u32],
+        rate: BitRate,
+    ) -> Self {
         let shared = Arc::new(SharedLink::new(workers, weights.len(), PATIENCE));
         shared.set_rate(Some(rate));
+        let classes = weights.len() as u16;
         let link = |worker| {
-            let queues = WfqAltq::new(config(weights)).unwrap();
-            let part = Shared::new(queues, Arc::clone(&shared), worker);
-            Link::new(LinkConfig::paced(rate), part, weights.len() as u16).unwrap()
+            let part = discipline.build_part(classes, Arc::clone(&shared), worker).unwrap();
+            Link::new(LinkConfig::paced(rate), part, classes).unwrap()
         };
         Self {
             links: (0..workers).map(link).collect(),
@@ -76,7 +93,7 @@ impl Router {
         }
     }
 
-    fn offer(&mut self, worker: usize, class: u16, bytes: u64) {
+    pub(crate) fn offer(&mut self, worker: usize, class: u16, bytes: u64) {
         let packet = Descriptor::new(Class(class), Bytes(bytes), self.now);
         let _ = self.links[worker].enqueue(self.now, packet, &mut self.outs[worker]);
         self.offered += 1;
@@ -84,7 +101,7 @@ impl Router {
 
     /// One step of time. `greedy`: (worker, class, bytes) that always have something. Workers in
     /// `asleep` do nothing.
-    fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
+    pub(crate) fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
         self.now += STEP;
         for (worker, class, bytes) in
             greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker))
@@ -98,22 +115,27 @@ impl Router {
         }
     }
 
-    fn run(&mut self, time: Nanos, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
+    pub(crate) fn run(&mut self, time: Nanos, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
         let end = self.now + time;
         while self.now < end {
             self.step(greedy, asleep);
         }
     }
 
-    fn sent(&self, class: u16) -> u64 {
+    pub(crate) fn sent(&self, class: u16) -> u64 {
         self.outs.iter().filter_map(|out| out.bytes.get(&class)).sum()
     }
 
-    fn total(&self) -> u64 {
+    /// Bytes on the wire of all classes that a worker sent.
+    pub(crate) fn sent_by(&self, worker: usize) -> u64 {
+        self.outs[worker].bytes.values().sum()
+    }
+
+    pub(crate) fn total(&self) -> u64 {
         (0..self.weights.len() as u16).map(|class| self.sent(class)).sum()
     }
 
-    fn check_conservation(&self) {
+    pub(crate) fn check_conservation(&self) {
         let held: u64 =
             self.links.iter().map(|link| link.held().queued + link.held().in_ring).sum();
         let out: u64 = self.outs.iter().map(|out| out.packets + out.dropped).sum();
@@ -121,7 +143,7 @@ impl Router {
     }
 
     /// Shares within 1 % of the weights, and the rate, from a point on at which `before` was sent.
-    fn check_shares(&self, before: &[u64], time: Nanos) {
+    pub(crate) fn check_shares(&self, before: &[u64], time: Nanos) {
         let sent: Vec<u64> = before
             .iter()
             .enumerate()
@@ -137,7 +159,7 @@ impl Router {
         assert!((all as f64 / wire - 1.0).abs() < 0.005, "{all} of {wire}");
     }
 
-    fn all_sent(&self) -> Vec<u64> {
+    pub(crate) fn all_sent(&self) -> Vec<u64> {
         (0..self.weights.len() as u16).map(|class| self.sent(class)).collect()
     }
 }
@@ -166,13 +188,16 @@ fn shares_and_rate_are_the_links_however_classes_fall_on_workers() {
         // Sizes that differ.
         &[(0, 0, 64), (2, 0, 700), (1, 1, 1500), (2, 2, 400)],
     ];
-    for greedy in spreads {
-        let mut router = Router::new(3, &[100, 200, 700], RATE);
-        router.run(Nanos::from_millis(5), greedy, &[]);
-        let before = router.all_sent();
-        router.run(Nanos::from_millis(100), greedy, &[]);
-        router.check_shares(&before, Nanos::from_millis(100));
-        router.check_conservation();
+    let weights = [100, 200, 700];
+    for discipline in [wfq_altq(&weights), qfq(&weights)] {
+        for greedy in spreads {
+            let mut router = Router::with(3, &discipline, &weights, RATE);
+            router.run(Nanos::from_millis(5), greedy, &[]);
+            let before = router.all_sent();
+            router.run(Nanos::from_millis(100), greedy, &[]);
+            router.check_shares(&before, Nanos::from_millis(100));
+            router.check_conservation();
+        }
     }
 }
 
@@ -326,7 +351,11 @@ fn threads_keep_the_rate_the_shares_and_every_packet() {
         let run = |worker: usize| {
             let (shared, stop) = (Arc::clone(&shared), &stop);
             move || {
-                let part = Shared::new(WfqAltq::new(config(&weights)).unwrap(), shared, worker);
+                let part = Shared::new(
+                    WfqAltq::new(weighted(&weights, tail(100))).unwrap(),
+                    shared,
+                    worker,
+                );
                 let mut link = Link::new(LinkConfig::paced(rate), part, 2).unwrap();
                 let mut out = Out::default();
                 let mut offered = 0;

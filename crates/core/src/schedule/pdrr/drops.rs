@@ -78,7 +78,7 @@ impl<P: Packet> Pdrr<P> {
             None => self.busy as u64 + u64::from(self.elsewhere),
             Some(hosts) => hosts.queues(flow),
         };
-        Now::new(&self.config.aqm, self.packets, queues, now)
+        Now::new(&self.config.aqm, self.pace, queues, now)
     }
 
     /// The first packet of a flow's FIFO that the AQM lets go. `None`: it dropped all there were.

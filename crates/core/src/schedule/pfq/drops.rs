@@ -86,7 +86,7 @@ impl<P: Packet> Pfq<P> {
             None => self.busy as u64 + u64::from(self.elsewhere),
             Some(hosts) => u64::from(hosts.busy()) * u64::from(hosts.siblings(flow)),
         };
-        Now::new(&self.config.aqm, self.packets, queues, now)
+        Now::new(&self.config.aqm, self.pace, queues, now)
     }
 
     /// The first elastic packet that the AQM lets go of the flow which comes first. `None`: it

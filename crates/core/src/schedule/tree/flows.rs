@@ -6,7 +6,7 @@ use super::node::{Cold, fine};
 use super::plan::LINK;
 use super::within::Groups;
 use super::{Backlog, Tree};
-use crate::aqm::elastic::Now;
+use crate::aqm::elastic::{Now, Pace};
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
 use crate::reason::Reason;
@@ -191,7 +191,8 @@ impl<P: Packet> Tree<P> {
         let id = EntryId::from_link(victim);
         let judge = self.config.aqm.is_on().then(|| {
             let packets = Nanos(self.cold[leaf as usize].packets_time());
-            Now::new(&self.config.aqm, packets, self.queues(id, leaf), now)
+            let pace = Pace { packets, grants: Nanos::ZERO };
+            Now::new(&self.config.aqm, pace, self.queues(id, leaf), now)
         });
         let flow = self.flows.get_mut(id);
         if let Some(judge) = judge {

@@ -4,7 +4,7 @@ use super::Tree;
 use super::node::{ASSURED_LISTED, CAPPED, Children, LEAF, LISTED, READY, coarse, fine};
 use super::plan::{LINK, MOST_LEVELS};
 use super::turns::UNIT;
-use crate::aqm::elastic::Now;
+use crate::aqm::elastic::{Now, Pace};
 use crate::aqm::{Round, Verdict};
 use crate::flow_table::EntryId;
 use crate::packet::Packet;
@@ -343,8 +343,9 @@ impl<P: Packet> Tree<P> {
     ) -> Option<P> {
         let judge = self.config.aqm.is_on().then(|| {
             let packets = Nanos(self.cold[leaf as usize].packets_time());
+            let pace = Pace { packets, grants: Nanos::ZERO };
             let queues = self.queues(EntryId::from_link(picked), leaf);
-            Now::new(&self.config.aqm, packets, queues, now)
+            Now::new(&self.config.aqm, pace, queues, now)
         });
         let cold = &mut self.cold[leaf as usize];
         let meters = &mut self.meters[leaf as usize];

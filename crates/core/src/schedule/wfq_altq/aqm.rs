@@ -30,8 +30,8 @@ settings! {
     /// What keeps queues of classes short.
     #[derive(Copy, Eq)]
     pub struct ClassAqmConfig: "" {
-        /// `codel` drops or marks at the head of a queue that stands, beside the limits. Not with
-        /// several workers.
+        /// `codel` drops or marks at the head of a queue that stands, beside the limits. Of several
+        /// workers each judges what waits at it.
         live aqm: ClassAqm = ClassAqm::None;
     }
     parts {
@@ -54,6 +54,8 @@ pub(super) struct Standing {
     queues: Box<[Codel]>,
     /// The time of a packet and a half at the link's rate.
     packets: Nanos,
+    /// For how long packets wait for a grant.
+    grants: Nanos,
     /// Of the queues that hold packets, together: with an AQM, which alone asks.
     weights: u64,
 }
@@ -61,17 +63,21 @@ pub(super) struct Standing {
 impl Standing {
     pub(super) fn new(queues: usize) -> Self {
         let queues = alloc::vec![Codel::NEW; queues].into_boxed_slice();
-        Self { queues, packets: Nanos::ZERO, weights: 0 }
+        Self { queues, packets: Nanos::ZERO, grants: Nanos::ZERO, weights: 0 }
     }
 
     pub(super) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.packets = packets_at(rate);
     }
 
+    pub(super) fn grants_take(&mut self, time: Nanos) {
+        self.grants = time;
+    }
+
     /// What a queue of this weight is judged by.
     fn times(&self, law: &AqmConfig, weight: u32) -> Times {
         let own = u128::from(self.packets.0) * u128::from(self.weights) / u128::from(weight.max(1));
-        law.at_least(Nanos(u64::try_from(own).unwrap_or(u64::MAX)))
+        law.at_least(Nanos(u64::try_from(own).unwrap_or(u64::MAX)).max(self.grants))
     }
 }
 
@@ -82,33 +88,28 @@ impl<P: Packet> WfqAltq<P> {
         self.standing.weights = busy.map(|queue| u64::from(self.slots[queue].weight.0)).sum();
     }
 
-    /// The next packet that the AQM lets go.
-    pub(super) fn serve_short(
+    /// The first packet of a queue that the AQM lets go.
+    pub(super) fn pop_short(
         &mut self,
         now: Nanos,
+        queue: usize,
         dropped: &mut dyn DropSink<P>,
-    ) -> Option<(usize, P)> {
-        while self.queues.busy() > 0 {
-            let queue = self.turn(None);
-            let times = self.standing.times(&self.config.aqm.law, self.slots[queue].weight.0);
-            let Self { queues, standing, .. } = self;
-            let state = &mut standing.queues[queue];
-            let take = || {
-                let packet = queues.pop(queue)?;
-                Some(Taken { left: queues.backlog(queue).bytes, packet })
-            };
-            let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
-            let given = state.dequeue(&times, now, take, drop);
-            if queues.is_empty(queue) {
-                state.emptied();
-            }
-            self.ends(queue);
-            self.weigh(queue);
-            if let Some(packet) = given {
-                return Some((queue, packet));
-            }
+    ) -> Option<P> {
+        let times = self.standing.times(&self.config.aqm.law, self.slots[queue].weight.0);
+        let Self { queues, standing, .. } = self;
+        let state = &mut standing.queues[queue];
+        let take = || {
+            let packet = queues.pop(queue)?;
+            Some(Taken { left: queues.backlog(queue).bytes, packet })
+        };
+        let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
+        let given = state.dequeue(&times, now, take, drop);
+        if queues.is_empty(queue) {
+            state.emptied();
         }
-        None
+        self.ends(queue);
+        self.weigh(queue);
+        given
     }
 
     /// A packet has left a queue: if that is empty it has no weight.

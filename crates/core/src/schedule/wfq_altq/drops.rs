@@ -3,7 +3,6 @@
 use super::{DropRule, SHORTEST_PACKET, WfqAltq};
 use crate::packet::Packet;
 use crate::reason::Reason;
-use crate::schedule::shared::ByClass as _;
 use crate::schedule::{DropSink, Treated};
 use crate::units::Bytes;
 
@@ -46,7 +45,7 @@ impl<P: Packet> WfqAltq<P> {
             || self.queues.total().packets as usize >= store_for(high_water)
         {
             let Some(queue) = self.longest() else { break };
-            let Some(packet) = self.take(queue) else { break };
+            let Some(packet) = self.pop(queue) else { break };
             if queue == arrived && self.queues.is_empty(queue) {
                 treated = Treated::Dropped(Reason::LongestQueue);
             }
