@@ -533,6 +533,11 @@ impl Part {
         ahead > 0 || ahead.saturating_add(self.credit[ELASTIC].max(0)) > 0 || self.may_send_any(now)
     }
 
+    /// Whether a packet may go where none goes ahead of grants: on those of either column.
+    pub(crate) fn may_send_either(&self, now: Nanos) -> bool {
+        self.credit[URGENT].saturating_add(self.credit[ELASTIC]) > 0 || self.may_send_any(now)
+    }
+
     /// Whether an elastic packet may go.
     pub(crate) fn may_send_elastic(&self, now: Nanos) -> bool {
         self.credit[ELASTIC].saturating_add(self.overdrawn().min(0)) > 0 || self.may_send_any(now)

@@ -28,7 +28,7 @@ use core::ops::RangeInclusive;
 use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::flow_buckets::{FlowBuckets, QUEUES_RANGE};
 use super::flow_list::Ring;
-use super::shared_flows::ByFlow;
+use super::shared_flows::{ByFlow, Elsewhere};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -139,8 +139,14 @@ impl<P: Packet> Drr<P> {
 }
 
 impl<P: Packet> ByFlow<P> for Drr<P> {
+    const PRIORITY: bool = false;
+
     fn waiting(&self) -> Waiting {
         self.flows.waiting()
+    }
+
+    fn elsewhere(&mut self, others: Elsewhere) {
+        self.flows.elsewhere(&others, self.config.quantum);
     }
 }
 

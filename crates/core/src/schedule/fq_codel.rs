@@ -28,7 +28,7 @@ use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::drr::QUANTUM_RANGE;
 use super::flow_buckets::{FlowBuckets, QUEUES_RANGE};
 use super::flow_list::Ring;
-use super::shared_flows::ByFlow;
+use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::counted;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::aqm::{AqmConfig, Codel, Taken};
@@ -158,8 +158,14 @@ impl<P: Packet> FqCodel<P> {
 /// A new queue goes first among those of its worker, as the only flow of one would with every
 /// packet; but on its worker's grants, which are by the number of queues.
 impl<P: Packet> ByFlow<P> for FqCodel<P> {
+    const PRIORITY: bool = false;
+
     fn waiting(&self) -> Waiting {
         self.flows.waiting()
+    }
+
+    fn elsewhere(&mut self, others: Elsewhere) {
+        self.flows.elsewhere(&others, self.config.quantum);
     }
 
     fn grants_take(&mut self, time: Nanos) {

@@ -21,9 +21,8 @@
 //!
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
 //! elastic one when its worker has grants left, or as long as bytes are left that no worker
-//! demanded. DRR and FQ-CoDel have elastic flows only, which are their queues with packets: a new
-//! queue goes first among those of its worker, but on grants as all others, or a flow that is alone
-//! on its worker would be new with each packet. Disciplines and link count bytes on the wire, in which flows are equal over all
+//! demanded. With DRR and FQ-CoDel nothing goes ahead of grants: their queues that ask for no more
+//! than a share are granted first, and sent in their turn (see `flow_buckets`). Disciplines and link count bytes on the wire, in which flows are equal over all
 //! workers.
 //!
 //! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says,
@@ -56,11 +55,15 @@ const ONE: u64 = 1 << 16;
 /// A discipline that tells flows apart, so that each worker's part is as large as its flows'
 /// shares.
 pub trait ByFlow<P: Packet>: Scheduler<P> {
+    /// Whether what is urgent goes before all others, ahead of its grant if need be. Else it is
+    /// what is granted first, and goes in its turn.
+    const PRIORITY: bool = true;
+
     /// What waits.
     fn waiting(&self) -> Waiting;
 
-    /// What has happened elsewhere, where that matters to who goes next here.
-    fn elsewhere(&mut self, _others: Elsewhere) {}
+    /// What has happened elsewhere.
+    fn elsewhere(&mut self, others: Elsewhere);
 
     /// Packets wait so long for a grant, although their queue does not stand.
     fn grants_take(&mut self, _time: Nanos) {}
@@ -154,7 +157,13 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
     /// Whether the next packet, which is one with priority if any waits, may go.
     #[inline]
     fn may_send(&self, urgent: bool, now: Nanos) -> bool {
-        if urgent { self.part.may_send_urgent(now) } else { self.part.may_send_elastic(now) }
+        if !Q::PRIORITY {
+            self.part.may_send_either(now)
+        } else if urgent {
+            self.part.may_send_urgent(now)
+        } else {
+            self.part.may_send_elastic(now)
+        }
     }
 
     fn is_empty(waiting: &Waiting) -> bool {
@@ -184,7 +193,7 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         let urgent = waiting.urgent.packets > 0;
         let paced = self.link.is_paced();
         if paced {
-            if !urgent && now < self.held_until {
+            if !(urgent && Q::PRIORITY) && now < self.held_until {
                 return None;
             }
             self.follow(now);
@@ -194,14 +203,15 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
             }
         }
         let packet = self.queues.dequeue(now, dropped);
+        let left = self.waiting();
         if paced && let Some(packet) = &packet {
-            let column = if urgent { URGENT } else { ELASTIC };
+            let was_urgent = left.urgent.packets < waiting.urgent.packets;
+            let column = if was_urgent { URGENT } else { ELASTIC };
             self.part.sent_by_flow(&self.link, column, packet.wire_len().0, now);
             // What waits is told against what was sent: also where that is what it was.
             self.told[column].packets = u64::MAX;
         }
-        let waiting = self.waiting();
-        self.tell(&waiting);
+        self.tell(&left);
         packet
     }
 

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::workers::{PATIENCE, Router, Sends, Sent, Source};
 use evenkeel_core::admit::{AdmissionConfig, EccmConfig};
+use evenkeel_core::aqm::elastic::ElasticAqm;
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::reference::max_min;
 use evenkeel_core::schedule::afan::AfanConfig;
+use evenkeel_core::schedule::drr::DrrConfig;
+use evenkeel_core::schedule::fq_codel::FqCodelConfig;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
 use evenkeel_core::share::SharedLink;
@@ -20,6 +23,11 @@ const RATE: BitRate = BitRate::from_mbps(100);
 
 const PFQ: fn() -> DisciplineConfig = || DisciplineConfig::Pfq(PfqConfig::default());
 const PDRR: fn() -> DisciplineConfig = || DisciplineConfig::Pdrr(PdrrConfig::default());
+/// Queues enough that no two flows meet.
+const DRR: fn() -> DisciplineConfig =
+    || DisciplineConfig::Drr(DrrConfig { queues: 65_536, ..DrrConfig::default() });
+const FQ_CODEL: fn() -> DisciplineConfig =
+    || DisciplineConfig::FqCodel(FqCodelConfig { queues: 65_536, ..FqCodelConfig::default() });
 const AFAN: fn() -> DisciplineConfig = || DisciplineConfig::Afan(AfanConfig::default());
 
 /// What the workers together may be ahead of the rate: the bytes of a window that may go ahead of
@@ -61,7 +69,7 @@ fn every(length: u64, mbps: f64) -> Sends {
 #[test]
 fn greedy_flows_share_alike_however_they_fall_on_workers() {
     let spreads: [&[usize]; 5] = [&[3, 30], &[1, 30], &[17, 16], &[1, 2, 10, 20], &[0, 7, 0, 1]];
-    for discipline in [PDRR, PFQ] {
+    for discipline in [PDRR, PFQ, DRR, FQ_CODEL] {
         for spread in spreads {
             let mut router = Router::new(spread.len(), discipline(), RATE, None);
             for (worker, flows) in spread.iter().enumerate() {
@@ -94,7 +102,7 @@ fn windows_of_fifty_microseconds_share_alike_too() {
 
 #[test]
 fn lengths_of_packets_do_not_matter_over_workers_as_they_do_not_within_one() {
-    for discipline in [PDRR, PFQ] {
+    for discipline in [PDRR, PFQ, DRR, FQ_CODEL] {
         let mut router = Router::new(3, discipline(), RATE, None);
         // A third of what the first worker's flows send is not IP.
         for (worker, flows, length) in [(0, 9, 80), (1, 3, 1_500), (2, 5, 500)] {
@@ -110,7 +118,7 @@ fn lengths_of_packets_do_not_matter_over_workers_as_they_do_not_within_one() {
 
 #[test]
 fn flows_that_ask_for_less_get_it_and_one_alone_on_its_worker_does_not_get_more() {
-    for discipline in [PDRR, PFQ] {
+    for discipline in [PDRR, PFQ, DRR, FQ_CODEL] {
         // Ten times the fair rate: each of its packets finds its worker empty, and the link full.
         let mut router = Router::new(2, discipline(), RATE, None);
         router.add(0, 1_000, every(1_000, 30.0), Nanos::ZERO);
@@ -139,6 +147,21 @@ fn flows_that_ask_for_less_get_it_and_one_alone_on_its_worker_does_not_get_more(
             let off = error(&mut router, &demands);
             assert!(off < 0.02, "{workers} {:?}: {off}", discipline());
             router.check(ahead(workers as u64));
+        }
+    }
+    // Many that ask for half of what the others have, in short packets, beside one of those.
+    for discipline in [PDRR, PFQ, DRR, FQ_CODEL] {
+        for length in [300, 1_500] {
+            let mut router = Router::new(2, discipline(), RATE, None);
+            let mut demands = vec![0.7; 80];
+            for n in 0..80 {
+                router.add(0, length, every(length, 0.7), Nanos(n * 43_000));
+            }
+            router.add_greedy(0, 1, 1_500);
+            router.add_greedy(1, 20, 1_500);
+            demands.extend([f64::MAX; 21]);
+            let off = error(&mut router, &demands);
+            assert!(off < 0.03, "{length} {:?}: {off}", discipline());
         }
     }
     // Sources that do not mind what is lost.
@@ -249,6 +272,58 @@ fn more_streams_than_go_ahead_wait_for_a_window_and_not_for_elastic_flows() {
     let bound = burst + SharedLink::window_at(RATE) * 2;
     let worst = streams.iter().map(|stream| router.sources[*stream].worst_delay).max().unwrap();
     assert!(worst <= bound, "{worst} of {bound}");
+}
+
+/// Without priority over workers: a sparse flow waits for its grant, which is a window, and not for
+/// the packets of the others.
+#[test]
+fn a_sparse_flow_of_drr_and_fq_codel_waits_for_a_window_and_its_turn() {
+    for discipline in [DRR, FQ_CODEL] {
+        for workers in [2, 4] {
+            let mut router = Router::new(workers, discipline(), RATE, None);
+            // One of them is alone on its worker.
+            let sparse: Vec<usize> = (0..workers)
+                .map(|n| {
+                    let from = Nanos(n as u64 * 3_430_000);
+                    router.add(n, 160, Sends::Every(Nanos::from_millis(13)), from)
+                })
+                .collect();
+            router.add_greedy(0, 4, 1_500);
+            router.run(Nanos::from_millis(500));
+            router.sources.iter_mut().for_each(|source| source.worst_delay = Nanos::ZERO);
+            router.run(Nanos::from_secs(2));
+            router.check(ahead(workers as u64));
+            let turn = RATE.time_for(evenkeel_core::Bytes(1_538)) * 6;
+            let bound = SharedLink::window_at(RATE) + turn;
+            for flow in sparse {
+                let source = &router.sources[flow];
+                assert_eq!(source.dropped, 0);
+                let name = format!("{workers} workers, {:?}, {flow}", discipline());
+                assert!(source.worst_delay <= bound, "{name}: {}", source.worst_delay);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_waits_for_its_grants_does_not_stand() {
+    // A window of 9.8 ms, twice the target of CoDel, at which a flow has less than two windows.
+    let rate = BitRate::from_mbps(10);
+    let aqm = ElasticAqm::cobalt();
+    let disciplines = [
+        FQ_CODEL(),
+        DisciplineConfig::Pdrr(PdrrConfig { aqm, ..PdrrConfig::default() }),
+        DisciplineConfig::Pfq(PfqConfig { aqm, ..PfqConfig::default() }),
+    ];
+    for discipline in disciplines {
+        let mut router = Router::new(2, discipline.clone(), rate, None);
+        let flow = router.add(0, 1_500, Sends::Greedy(11), Nanos::ZERO);
+        router.run(Nanos::from_secs(10));
+        let source = &router.sources[flow];
+        assert_eq!(source.dropped, 0, "{discipline:?}");
+        let wire = source.sent_bytes as f64 * 1_538.0 / 1_500.0;
+        assert!(wire > 0.99 * 12.5e6, "{discipline:?}: {wire}");
+    }
 }
 
 #[test]
@@ -475,7 +550,7 @@ fn flows_that_begin_together_have_one_budget() {
 
 #[test]
 fn a_worker_that_stands_still_keeps_nobody_waiting() {
-    for discipline in [PDRR, PFQ, AFAN] {
+    for discipline in [PDRR, PFQ, AFAN, DRR, FQ_CODEL] {
         let mut router = Router::new(3, discipline(), RATE, None);
         for worker in 0..3 {
             router.add_greedy(worker, 10, 1_000);
