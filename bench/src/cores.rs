@@ -70,12 +70,12 @@ const DISCIPLINES: [(&str, &str); 11] = [
     ("pfq, shared", "discipline = { kind = \"pfq\" }"),
     ("pdrr, shared", "discipline = { kind = \"pdrr\" }"),
     ("afan, shared", "discipline = { kind = \"afan\", limit = 400 }"),
+    ("priority, shared", "discipline = { kind = \"priority\", limit = 16384 }"),
+    ("qfq, shared", "discipline = { kind = \"qfq\", limit = 16384 }"),
+    ("drr, shared", "discipline = { kind = \"drr\", buffer = 16384 }"),
+    ("codel, shared", "discipline = { kind = \"codel\", limit = 16384 }"),
+    ("fq-codel, shared", "discipline = { kind = \"fq-codel\", buffer = 16384 }"),
     ("lct, the first worker's", "discipline = { kind = \"lct\", limit = 16384 }"),
-    ("priority, the first worker's", "discipline = { kind = \"priority\", limit = 16384 }"),
-    ("qfq, the first worker's", "discipline = { kind = \"qfq\", limit = 16384 }"),
-    ("drr, the first worker's", "discipline = { kind = \"drr\", buffer = 16384 }"),
-    ("codel, the first worker's", "discipline = { kind = \"codel\", limit = 16384 }"),
-    ("fq-codel, the first worker's", "discipline = { kind = \"fq-codel\", buffer = 16384 }"),
 ];
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];

@@ -75,7 +75,7 @@ pub(crate) const SETUPS: [Setup; 14] = [
     // What is switched off should not be seen.
     Setup::new("fifo + fairdrop, off", "", "[fairdrop]\non = false\n", 64),
     Setup::new("codel", CODEL, "", 64),
-    Setup { handed: true, ..Setup::new("codel, handed to the first worker", CODEL, "", 64) },
+    Setup { handed: true, ..Setup::new("lct, handed to the first worker", LCT, "", 64) },
     Setup {
         backlog: 4_096,
         ..Setup::new("admission + pdrr, 64 k flows, 4 k packets wait", PDRR_BUSY, "", 65_536)

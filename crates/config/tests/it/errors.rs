@@ -339,6 +339,12 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         let config = RouterConfig::parse(&text, "r.toml").unwrap();
         assert_eq!(config.unshared_links()[0].is_none(), rest.contains("pfq"), "{rest}");
     }
+    for shared in ["fifo", "wfq-altq", "afan", "priority", "qfq", "drr", "codel", "fq-codel"] {
+        let rest = link(&format!("discipline = {{ kind = {shared:?} }}"));
+        let text = format!("{rest}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
+        let config = RouterConfig::parse(&text, "r.toml").unwrap();
+        assert_eq!(config.unshared_links(), [None], "{shared}");
+    }
     let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
     refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");

@@ -60,6 +60,14 @@ fn enqueue_advance_and_set_do_not_allocate() {
         shared(DisciplineConfig::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
         shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
         shared(DisciplineConfig::Afan(AfanConfig { flows, ..AfanConfig::default() })),
+        shared(DisciplineConfig::Drr(DrrConfig { buffer: 200, ..DrrConfig::default() })),
+        shared(DisciplineConfig::FqCodel(FqCodelConfig {
+            buffer: 200,
+            ..FqCodelConfig::default()
+        })),
+        shared(DisciplineConfig::Codel(CodelConfig::default())),
+        shared(DisciplineConfig::Priority(PriorityConfig::default())),
+        shared(DisciplineConfig::Qfq(QfqConfig::default())),
         AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, buffer, ..PfqConfig::default() }).unwrap()),
         AnyScheduler::Pdrr(
             Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap(),

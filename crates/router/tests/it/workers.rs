@@ -250,7 +250,9 @@ fn a_link_changes_from_classes_to_flows_and_back_while_it_is_full() {
         "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = \
          200 }\n",
     );
-    for kind in ["pfq", "wfq-altq", "pdrr", "fifo", "afan", "pdrr"] {
+    let kinds =
+        ["pfq", "wfq-altq", "drr", "fifo", "priority", "fq-codel", "afan", "codel", "qfq", "pdrr"];
+    for kind in kinds {
         for turn in 0..3 {
             flows_send(&mut workers, 12, 4, Nanos::from_millis(10));
             by_flow(&mut workers, 12);

@@ -50,9 +50,9 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
     if !has_tool("workers_hand", "iperf3", "iperf3") {
         return;
     }
-    let codel = "[[link]]\nport = \"wan\"\nrate = \"40Mbit/s\"\n\
-                 discipline = { kind = \"codel\" }\n";
-    let Some(lab) = Lab::several("workershand", &format!("{TWO}{codel}")) else { return };
+    let lct = "[[link]]\nport = \"wan\"\nrate = \"40Mbit/s\"\n\
+               discipline = { kind = \"lct\" }\n";
+    let Some(lab) = Lab::several("workershand", &format!("{TWO}{lct}")) else { return };
     let handed = |snapshot: &Snapshot| {
         let ports = || snapshot.ports.iter();
         let of = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| -> u64 {
