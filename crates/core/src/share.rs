@@ -35,8 +35,8 @@
 //! lost, as idle time on a wire is. Grants that a queue no longer needs, because its packets were
 //! dropped, are taken back.
 //!
-//! **By levels instead of weights**, the bytes of a window are filled into the columns one after the
-//! other: none gets any while one before it is left wanting.
+//! **By levels instead of weights**, the bytes of a window are filled into the columns one after
+//! the other: none gets any while one before it is left wanting.
 //!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
 //! has priority is granted first, in equal parts of what is there; the rest is filled into the

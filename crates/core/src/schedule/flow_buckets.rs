@@ -2,10 +2,10 @@
 //! store for all packets, and the fattest queue found in constant time.
 //!
 //! **Where several workers share.** Grants are by the number of queues that want more than they
-//! get. One that offers no more than such a queue is sent anywhere is *light*: its worker is granted
-//! what it asks for first, as in max-min. Counted like the others it would bring its worker a whole
-//! share, which those beside it would take. A queue offers more when its packets, from the level
-//! that the others have reached on, are ahead of that level by more than a quantum and what a
+//! get. One that offers no more than such a queue is sent anywhere is *light*: its worker is
+//! granted what it asks for first, as in max-min. Counted like the others it would bring its worker
+//! a whole share, which those beside it would take. A queue offers more when its packets, from the
+//! level that the others have reached on, are ahead of that level by more than a quantum and what a
 //! window brings; it is light again when it begins anew and is not.
 
 use alloc::vec::Vec;

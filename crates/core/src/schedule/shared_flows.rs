@@ -22,8 +22,8 @@
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
 //! elastic one when its worker has grants left, or as long as bytes are left that no worker
 //! demanded. With DRR and FQ-CoDel nothing goes ahead of grants: their queues that ask for no more
-//! than a share are granted first, and sent in their turn (see `flow_buckets`). Disciplines and link count bytes on the wire, in which flows are equal over all
-//! workers.
+//! than a share are granted first, and sent in their turn (see `flow_buckets`). Disciplines and
+//! link count bytes on the wire, in which flows are equal over all workers.
 //!
 //! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says,
 //! and where nothing elastic waits, what the flows cost that cease to be active in it.

@@ -36,13 +36,13 @@
 //! unfolded, the byte that decides among 256 queues is always zero.
 
 mod aqm;
+mod by_class;
 mod drops;
 mod select;
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::audit::{Promise, Unit};
 use crate::packet::{Class, Packet};
@@ -347,6 +347,14 @@ impl<P: Packet> WfqAltq<P> {
         self.ring += 1;
     }
 
+    /// Takes the first packet of a queue that is not dropped.
+    fn next_of(&mut self, now: Nanos, queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        if self.config.aqm.is_on() {
+            return self.pop_short(now, queue, dropped);
+        }
+        self.pop(queue)
+    }
+
     /// Takes the first packet of a queue.
     fn pop(&mut self, queue: usize) -> Option<P> {
         let packet = self.queues.pop(queue)?;
@@ -450,35 +458,6 @@ fn quantum(weight: Weight) -> i64 {
     QUANTUM * i64::from(weight.0) / 100
 }
 
-impl<P: Packet> ByClass<P> for WfqAltq<P> {
-    fn queues(&self) -> u16 {
-        self.slots.len() as u16
-    }
-
-    fn weight(&self, queue: u16) -> u32 {
-        self.config.weight.get(usize::from(queue)).0
-    }
-
-    fn is_empty(&self, queue: usize) -> bool {
-        self.queues.is_empty(queue)
-    }
-
-    fn head_len(&self, queue: usize) -> Option<Bytes> {
-        self.queues.head(queue).map(Packet::ip_len)
-    }
-
-    fn grants_take(&mut self, time: Nanos) {
-        self.standing.grants_take(time);
-    }
-
-    fn take(&mut self, now: Nanos, queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        if self.config.aqm.is_on() {
-            return self.pop_short(now, queue, dropped);
-        }
-        self.pop(queue)
-    }
-}
-
 impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let queue = self.queue_of(&packet);
@@ -519,7 +498,7 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         while self.queues.busy() > 0 {
             let queue = self.turn(None);
-            if let Some(packet) = self.take(now, queue, dropped) {
+            if let Some(packet) = self.next_of(now, queue, dropped) {
                 self.slots[queue].quota -= cost(packet.ip_len());
                 return Some(packet);
             }

@@ -1,5 +1,5 @@
-//! What disciplines by class do of their own where several workers share a link: levels, queues that
-//! do not stand, and a rate that comes and goes.
+//! What disciplines by class do of their own where several workers share a link: levels, queues
+//! that do not stand, and a rate that comes and goes.
 
 use crate::common::{tail, weighted};
 use crate::shared::{RATE, Router, STEP, qfq, wfq_altq};
