@@ -4,7 +4,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm, Now};
+use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm, Now, Pace};
 use evenkeel_core::aqm::{AqmConfig, Codel, INTERVAL_RANGE, Round, TARGET_RANGE, Verdict};
 use evenkeel_core::packet::Ecn;
 use evenkeel_core::{Bytes, Nanos};
@@ -32,6 +32,7 @@ struct Case {
     step: u64,
     ecn: bool,
     packets: u32,
+    grants: u32,
     queues: u16,
     start: u64,
     ops: Vec<Op>,
@@ -49,14 +50,15 @@ fuzz_target!(|case: Case| {
     };
     let config = ElasticAqm { aqm: Aqm::Cobalt, step: Nanos(case.step), law };
     let (mut queue, mut now, mut overflowed) = (Codel::NEW, Nanos(case.start), false);
-    let packets = Nanos(case.packets.into());
-    let target = law.target.max(Nanos(packets.0 * u64::from(case.queues)));
+    let pace = Pace { packets: Nanos(case.packets.into()), grants: Nanos(case.grants.into()) };
+    let turn = Nanos(pace.packets.0 * u64::from(case.queues));
+    let target = law.target.max(turn).max(pace.grants);
     for op in case.ops {
-        let judge = Now::new(&config, packets, case.queues.into(), now);
+        let judge = Now::new(&config, pace, case.queues.into(), now);
         match op {
             Op::Head { jump, wait, left, ecn, coin } => {
                 now = Nanos(now.0.wrapping_add(jump));
-                let judge = Now::new(&config, packets, case.queues.into(), now);
+                let judge = Now::new(&config, pace, case.queues.into(), now);
                 let ecn = Ecn::from_bits(ecn);
                 let head = (now.saturating_sub(Nanos(wait)), Bytes(left.into()), ecn);
                 let (verdict, blue) = judge.judge(&mut queue, &mut Round::default(), head, coin);

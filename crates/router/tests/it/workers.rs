@@ -174,10 +174,12 @@ fn settled(workers: &mut [Bed], flows: usize) -> Vec<f64> {
 }
 
 #[test]
-fn flows_share_a_link_by_pdrr_and_by_fairdrop_wherever_they_are() {
+fn flows_share_a_link_by_pdrr_drr_and_fairdrop_wherever_they_are() {
+    let drr = "discipline = { kind = \"drr\", queues = 65536 }\n";
+    let fq_codel = "discipline = { kind = \"fq-codel\", queues = 65536 }\n";
     let pdrr = "discipline = { kind = \"pdrr\" }\n";
     let fairdrop = "discipline = { kind = \"fifo\", limit = 400 }\n[fairdrop]\ncpu = false\n";
-    for rest in [pdrr, fairdrop] {
+    for rest in [pdrr, drr, fq_codel, fairdrop] {
         for count in [1, 2] {
             let rest = format!("[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\n{rest}");
             let mut workers = several(count, &rest);
