@@ -162,6 +162,19 @@ impl Columns {
         let class = packet.class().index();
         self.0[if class < self.0.len() { class } else { 0 }].into()
     }
+
+    /// Takes dropped packets out of what `part` says that waits, and hands them to `dropped`.
+    fn telling<P: Packet>(
+        &self,
+        part: &mut Part,
+        link: &SharedLink,
+        dropped: &mut dyn DropSink<P>,
+    ) -> impl FnMut(P, Reason) {
+        move |packet: P, reason: Reason| {
+            part.gone(link, self.of(&packet), packet.wire_len().0);
+            dropped.dropped(packet, reason);
+        }
+    }
 }
 
 impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
@@ -172,10 +185,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
             *held_until = Nanos::ZERO;
         }
         part.came(link, column, packet.wire_len().0);
-        queues.enqueue(now, packet, &mut |packet: P, reason: Reason| {
-            part.gone(link, columns.of(&packet), packet.wire_len().0);
-            dropped.dropped(packet, reason);
-        })
+        queues.enqueue(now, packet, &mut columns.telling(part, link, dropped))
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
@@ -194,18 +204,15 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
                 }
             }
             let Self { queues, link, part, columns, .. } = self;
-            let mut drop = |packet: P, reason: Reason| {
-                part.gone(link, columns.of(&packet), packet.wire_len().0);
-                dropped.dropped(packet, reason);
-            };
             let Some((queue, grant)) = chosen else {
-                let packet = queues.dequeue(now, &mut drop)?;
+                let packet = queues.dequeue(now, &mut columns.telling(part, link, dropped))?;
                 part.gone(link, columns.of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
             self.next = queue + 1;
             // None is left where all that waited there stood for too long.
-            if let Some(packet) = queues.take(now, queue, &mut drop) {
+            let packet = queues.take(now, queue, &mut columns.telling(part, link, dropped));
+            if let Some(packet) = packet {
                 part.sent(link, columns.of(&packet), grant, packet.wire_len().0);
                 return Some(packet);
             }
