@@ -13,6 +13,7 @@
 //! | [`lose`] | loses frames of a VLAN at random, for tests |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
 //! | [`survey`] | what there is at an interface and below it, for whoever only looks |
+//! | [`zeroed`] | tables of zeros, which take memory where they are written to |
 //! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
 //!
 //! Two rules hold everywhere: a frame that is not delivered is counted under a
@@ -42,6 +43,7 @@ pub mod survey;
 pub mod sys;
 pub mod tsc;
 pub mod wrap;
+pub mod zeroed;
 
 mod bpf;
 mod classify;

@@ -31,7 +31,7 @@ impl Mapping {
     /// kernel has some to spare: buffers are used in an order that makes every small page a miss of
     /// the address cache.
     pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
-        let mapping = Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        let mapping = Self::zeros(length)?;
         // Miri knows no advice.
         if !cfg!(miri) {
             // SAFETY: the mapping was just made with this length, and what is in it stays as it
@@ -39,6 +39,12 @@ impl Mapping {
             unsafe { libc::madvise(mapping.start().cast(), length, libc::MADV_HUGEPAGE) };
         }
         Ok(mapping)
+    }
+
+    /// As [`anonymous`](Self::anonymous), in pages of which each comes when it is written to. Only
+    /// the process writes to it.
+    pub(crate) fn zeros(length: usize) -> io::Result<Self> {
+        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     /// As [`anonymous`](Self::anonymous), in a file without a name: another process that is given

@@ -18,7 +18,9 @@
 //! Beside each flow stands where the tables of its link found it last, so that they need not search
 //! for it: guesses, which they hold against the whole key.
 //!
-//! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A new flow takes a place
+//! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A place that holds nothing
+//! is all zeros: memory is had for the buckets that flows come to, if the kernel has no huge pages
+//! for all of them. A new flow takes a place
 //! that is stale or whose flow did not come again. Where all did it is not remembered, and one of
 //! them has to come again to keep its place. So a flood of flows of one packet each does not throw
 //! out the others. The hash is seeded.
@@ -34,6 +36,8 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::Frame;
+use evenkeel_ports::zeroed::Zeroed;
+use zerocopy::FromZeros;
 
 /// The places of a bucket.
 const PLACES: usize = 4;
@@ -63,14 +67,14 @@ impl Way {
 }
 
 /// A flow, and what was found out of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, FromZeros)]
 struct Place {
-    /// With the port it is received by.
-    flow: UsualFlow,
+    /// The words of the flow, with the port it is received by.
+    flow: (u64, u64),
     hash: u64,
     /// Of the tables; 0: there is no flow.
     epoch: u32,
-    class: Class,
+    class: u16,
     /// Its number; [`CAME`]: a packet came since the place was taken, or asked for last. Looking
     /// for a flow notes that it came.
     way: Cell<u16>,
@@ -80,18 +84,29 @@ struct Place {
 const CAME: u16 = 1 << 15;
 
 /// Two lines of the cache.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, FromZeros)]
 #[repr(align(128))]
 struct Bucket([Place; PLACES]);
 
 /// Of the flows of a bucket: half a line of the cache.
-#[derive(Clone, Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(align(32))]
-struct Guesses([Cell<Places>; PLACES]);
+struct Guesses([Guess; PLACES]);
 
-impl Default for Guesses {
-    fn default() -> Self {
-        Self([const { Cell::new(Places::UNKNOWN) }; PLACES])
+/// [`Places`] with all bits turned over, so that [`Places::UNKNOWN`] is zero.
+#[derive(Debug, FromZeros)]
+struct Guess(Cell<u64>);
+
+impl Guess {
+    #[inline]
+    fn get(&self) -> Places {
+        let places = !self.0.get();
+        Places { listed: places as u32, queue: (places >> 32) as u32 }
+    }
+
+    #[inline]
+    fn set(&self, Places { listed, queue }: Places) {
+        self.0.set(!(u64::from(queue) << 32 | u64::from(listed)));
     }
 }
 
@@ -128,9 +143,9 @@ const NO_WAY: u16 = u16::MAX;
 /// See the module.
 pub(crate) struct FlowCache {
     /// None: nothing is remembered.
-    buckets: Box<[Bucket]>,
+    buckets: Zeroed<Bucket>,
     /// As many.
-    guesses: Box<[Guesses]>,
+    guesses: Zeroed<Guesses>,
     /// Whether there is any guess: where no link looks for flows nobody reads them.
     has_guesses: Cell<bool>,
     /// With the epoch that they were found out in.
@@ -156,8 +171,8 @@ impl FlowCache {
     pub(super) fn new(flows: u32, seed: u64) -> Self {
         let ways = if flows == 0 { 0 } else { WAYS };
         Self {
-            buckets: vec![Bucket::default(); buckets(flows)].into_boxed_slice(),
-            guesses: vec![Guesses::default(); buckets(flows)].into_boxed_slice(),
+            buckets: Zeroed::new(buckets(flows)),
+            guesses: Zeroed::new(buckets(flows)),
             has_guesses: Cell::new(false),
             ways: vec![(Way::default(), 0); ways].into_boxed_slice(),
             hasher: FlowHasher::new(seed),
@@ -175,7 +190,7 @@ impl FlowCache {
     }
 
     #[inline]
-    pub(super) const fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         !self.buckets.is_empty()
     }
 
@@ -183,7 +198,7 @@ impl FlowCache {
     pub(super) fn begin_epoch(&mut self) {
         self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
             // What was remembered as many epochs ago must not hold again.
-            self.buckets.fill(Bucket::default());
+            self.buckets.zero();
             self.ways.fill((Way::default(), 0));
             1
         });
@@ -217,7 +232,8 @@ impl FlowCache {
     #[inline]
     pub(super) fn find(&self, probe: &mut Probe) -> bool {
         let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
-        let holds = |place: &Place| place.flow == probe.flow && place.epoch == self.epoch;
+        let flow = probe.flow.words();
+        let holds = |place: &Place| place.flow == flow && place.epoch == self.epoch;
         let Some((at, place)) = places.iter().enumerate().find(|(_, place)| holds(place)) else {
             return false;
         };
@@ -229,7 +245,7 @@ impl FlowCache {
         }
         let way = place.way.get() & !CAME;
         place.way.set(way | CAME);
-        (probe.hash, probe.class, probe.way) = (place.hash, place.class, way);
+        (probe.hash, probe.class, probe.way) = (place.hash, Class(place.class), way);
         true
     }
 
@@ -293,7 +309,7 @@ impl FlowCache {
     #[inline]
     fn place(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) -> Option<Place> {
         let way = Cell::new(self.number(way)?);
-        Some(Place { flow, hash, epoch: self.epoch, class, way })
+        Some(Place { flow: flow.words(), hash, epoch: self.epoch, class: class.0, way })
     }
 
     /// The flows of a vector are going to be looked for.
