@@ -74,13 +74,8 @@ impl Footprint {
         };
         let directories = config.trees.iter().map(keys).sum::<u64>() * DIRECTED;
         let records = Store::memory(router.buffers as usize);
-        let per_worker = WORKER
-            + records
-            + directories
-            + known
-            + ports * RINGS
-            + fairdrop
-            + lists(&config.flows);
+        let lists = if use_lists(&config.links) { lists(&config.flows) } else { 0 };
+        let per_worker = WORKER + records + directories + known + ports * RINGS + fairdrop + lists;
         let under_way = if config.hands_on() {
             (workers - 1) * Handing::memory(router.buffer_size.0)
         } else {
@@ -125,7 +120,12 @@ pub(crate) fn admission(config: &AdmissionConfig) -> u64 {
         + listed(config.second_link.port.is_some(), config.second_link.flows)
 }
 
-/// What the lists of all links together allocate.
+/// Whether some link uses the lists of all links together.
+pub(crate) fn use_lists(links: &[LinkConfig]) -> bool {
+    links.iter().filter_map(|link| link.admission.as_ref()).any(|own| own.global_list)
+}
+
+/// What the lists of all links together allocate, where they are used.
 pub(crate) fn lists(config: &FlowsConfig) -> u64 {
     u64::from(config.lists.flows) * LISTED
 }

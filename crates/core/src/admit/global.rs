@@ -45,7 +45,8 @@ struct GlobalRecord {
     row: u32,
 }
 
-/// Lists that all outgoing links of a router share: the GPFL.
+/// Lists that all outgoing links of a router share: the GPFL. A router of which no
+/// link uses them has [unused](Self::unused) ones.
 #[derive(Clone, Debug)]
 pub struct RouterLists {
     config: RouterListsConfig,
@@ -61,6 +62,22 @@ impl RouterLists {
     pub fn new(config: RouterListsConfig, seed: u64) -> Result<Self, SettingError> {
         config.check()?;
         Ok(Self { config, table: FlowTable::new(config.flows, seed)?, overflows: 0 })
+    }
+
+    /// Lists that nobody asks yet: with room for one flow, to be replaced by [new](Self::new) ones
+    /// before somebody does.
+    ///
+    /// # Errors
+    /// A value out of its range.
+    pub fn unused(config: RouterListsConfig) -> Result<Self, SettingError> {
+        config.check()?;
+        Ok(Self { config, table: FlowTable::new(1, 0)?, overflows: 0 })
+    }
+
+    /// Whether they have the room that they were told to have.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        self.table.capacity() != self.config.flows
     }
 
     /// What they were told.

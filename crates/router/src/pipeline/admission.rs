@@ -41,14 +41,27 @@ pub(super) struct Admissions {
 }
 
 impl Admissions {
-    pub(super) fn new(section: &FlowsConfig, seed: u64) -> Result<Self, SettingError> {
-        let lists = RouterLists::new(section.lists, seed)?;
+    pub(super) fn new(section: &FlowsConfig) -> Result<Self, SettingError> {
+        let lists = RouterLists::unused(section.lists)?;
         Ok(Self { section: section.clone(), lists, pins: false })
+    }
+
+    /// Some link uses the lists now: they take their memory, unless they have.
+    pub(super) fn provide(
+        &mut self,
+        built: Option<RouterLists>,
+        seed: u64,
+    ) -> Result<(), SettingError> {
+        if self.lists.is_unused() {
+            let built = built.filter(|built| *built.config() == self.section.lists);
+            self.lists = built.map_or_else(|| RouterLists::new(self.section.lists, seed), Ok)?;
+        }
+        Ok(())
     }
 
     /// The lists of another pipeline, if they have the size that is wanted here.
     pub(super) fn take_over(&mut self, old: Self) {
-        if self.section.lists == old.section.lists {
+        if self.section.lists == old.section.lists && !old.lists.is_unused() {
             self.lists = old.lists;
         }
     }

@@ -198,6 +198,9 @@ impl Pipeline {
         at: usize,
         config: Option<AdmissionConfig>,
     ) -> Result<(), CommandError> {
+        if config.as_ref().is_some_and(|config| config.global_list) {
+            self.admissions.provide(self.parts.lists.take(), self.settings.seed)?;
+        }
         self.agenda.touch(at);
         let slot = &mut self.ports[at];
         match (&mut slot.admission, config) {

@@ -388,7 +388,7 @@ impl Pipeline {
             addresses: Addresses::default(),
             translations: Translations::new(config, seed)?,
             services: Services::new(config, Tunnels::with(0..u64::MAX))?,
-            admissions: Admissions::new(&config.flows, seed)?,
+            admissions: Admissions::new(&config.flows)?,
             fairdrop: None,
             flow_cache: FlowCache::new(section.flow_cache, seed),
             followers: Followers::NONE,

@@ -8,7 +8,7 @@
 
 use evenkeel_config::{Change, LinkChange, LinkConfig, RouterConfig};
 use evenkeel_core::Nanos;
-use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig};
+use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig, RouterLists};
 use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::Settings as _;
@@ -25,6 +25,8 @@ use crate::memory;
 pub(crate) struct Parts {
     schedulers: Vec<(usize, DisciplineConfig, AnyScheduler<QueuedPacket>)>,
     admissions: Vec<(usize, Box<Admission>)>,
+    /// For the first link that uses them.
+    pub(super) lists: Option<RouterLists>,
     fairdrop: Option<Box<BuiltFairDrop>>,
     directories: Directories,
     /// What they have replaced.
@@ -96,6 +98,8 @@ pub(crate) struct Blueprint {
     flows: FlowsConfig,
     /// By link, whether it has an admission.
     admitted: Vec<bool>,
+    /// Whether no link has used the router's lists.
+    lacks_lists: bool,
     fairdrop: Option<FairDropConfig>,
     machine: Machine,
     /// By link, the nodes that its tree has room for.
@@ -119,6 +123,7 @@ impl Pipeline {
             settings: self.settings.clone(),
             flows: self.admissions.section.clone(),
             admitted: self.ports.iter().map(|slot| slot.admission.is_some()).collect(),
+            lacks_lists: self.admissions.lists.is_unused(),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone()),
             machine: self.machine(self.services.len()),
             places: self.places(),
@@ -153,6 +158,9 @@ impl Blueprint {
                 bytes += memory::admission(admission);
             }
         }
+        if self.lacks_lists && memory::use_lists(&wanted.links) {
+            bytes += memory::lists(&wanted.flows);
+        }
         let fairdrop = wanted.fairdrop.as_ref();
         bytes + fairdrop.map_or(0, |config| memory::shadows(config.flows, present.len()))
     }
@@ -184,6 +192,9 @@ impl Blueprint {
             if let Some(Ok(built)) = config.map(|config| Admission::new(config, seed, now)) {
                 parts.admissions.push((at, Box::new(built)));
             }
+        }
+        if self.lacks_lists && memory::use_lists(&wanted.links) {
+            parts.lists = RouterLists::new(wanted.flows.lists, settings.seed).ok();
         }
         if let Some(config) = &wanted.fairdrop {
             let machine = Machine { services: wanted.services, ..self.machine };
@@ -246,5 +257,70 @@ impl Blueprint {
             _ => return None,
         }
         Some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allocation_counter::measure;
+
+    use super::*;
+
+    const ADMITTED: &str = r#"
+[[port]]
+name = "a"
+interface = "a"
+[[port]]
+name = "b"
+interface = "b"
+[[link]]
+port = "a"
+rate = "5Mbit/s"
+discipline = { kind = "pdrr" }
+[link.admission]
+[[link]]
+port = "b"
+rate = "5Mbit/s"
+discipline = { kind = "pdrr" }
+[link.admission]
+"#;
+    /// The router's lists of 100,000 flows take more than this.
+    const LISTS: u64 = 6 << 20;
+
+    fn pipeline() -> Pipeline {
+        let config = RouterConfig::parse(ADMITTED, "test").unwrap_or_else(|e| panic!("{e}"));
+        Pipeline::new(&config, Nanos::ZERO).unwrap()
+    }
+
+    fn uses_lists(link: &str) -> Change {
+        let names: [&str; 0] = [];
+        evenkeel_config::parse_change("admission.global_list", None, "true", &names)
+            .unwrap()
+            .on(link)
+    }
+
+    /// Bytes that the change allocates, of which so many were built before.
+    fn allocated(pipeline: &mut Pipeline, change: &Change, built: bool) -> u64 {
+        let command = Command::Change(change.clone());
+        if built {
+            let blueprint = pipeline.blueprint();
+            let needed = blueprint.memory(&command);
+            let mut parts = Parts::default();
+            let took = measure(|| parts = blueprint.build(&command, Nanos::ZERO)).bytes_max;
+            assert!(took <= needed + (1 << 16), "{took} bytes, {needed} were asked for");
+            pipeline.lend(parts);
+        }
+        measure(|| pipeline.change(Nanos::ZERO, change).unwrap()).bytes_max
+    }
+
+    #[test]
+    fn the_routers_lists_are_had_when_the_first_link_uses_them() {
+        for built in [false, true] {
+            let mut pipeline = pipeline();
+            let first = allocated(&mut pipeline, &uses_lists("a"), built);
+            assert_eq!(first > LISTS, !built, "{first} bytes");
+            let second = allocated(&mut pipeline, &uses_lists("b"), built);
+            assert!(second < LISTS, "{second} bytes: they are there");
+        }
     }
 }

@@ -60,6 +60,8 @@ fn f8_what_a_file_takes_is_told_from_above_and_closely() {
         admitted("per_user = true\nusers = 100_000"),
         admitted("flushing = \"rpaef\"\nflush_table = 100_000"),
         admitted("eccm_table = 100_000").replace("eccm = false", "eccm = true"),
+        admitted("global_list = true\n[flows]\nglobal_list = 200_000"),
+        admitted("global_list = false\n[flows]\nglobal_list = 200_000"),
         link("discipline = { kind = \"fifo\", limit = 1 }")
             + "[fairdrop]\non = true\nflows = 65_536\n",
     ];
