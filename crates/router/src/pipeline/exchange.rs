@@ -56,9 +56,15 @@ impl Pipeline {
         }
     }
 
+    /// Whether the router is a forwarder of a cluster or its balancer.
+    #[inline]
+    pub(super) const fn has_role(&self) -> bool {
+        self.cluster.is_some() || self.balancer.is_some()
+    }
+
     /// Runs the engine, and sends what it broadcasts and what it has granted. `horizon` is where
     /// the links have got to.
-    pub(super) fn run_cluster(&mut self, now: Nanos, horizon: Nanos) {
+    pub(super) fn run_roles(&mut self, now: Nanos, horizon: Nanos) {
         if let Some(role) = &mut self.balancer {
             role.run(now, &mut self.pool);
         }

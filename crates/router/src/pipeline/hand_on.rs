@@ -123,7 +123,12 @@ impl Pipeline {
 
     /// Takes what other workers have handed on, as having arrived when it came to them; how many
     /// packets.
+    #[inline]
     pub(crate) fn take_handed(&mut self, now: Nanos) -> usize {
+        if self.hand.is_none() { 0 } else { self.take_batches(now) }
+    }
+
+    fn take_batches(&mut self, now: Nanos) -> usize {
         let mut all = 0;
         while let Some(hand) = self.hand.as_ref().filter(|hand| hand.takes)
             && let Some(mut batch) = hand.handing.take()

@@ -84,10 +84,16 @@ impl Neighbours {
     }
 
     /// Releases the packets whose neighbours have not answered in time; false: there are none.
+    #[inline]
     pub(super) fn expire(&mut self, now: Nanos) -> bool {
         if self.table.next_deadline().is_none_or(|due| due > now) {
             return false;
         }
+        self.expire_now(now)
+    }
+
+    #[cold]
+    fn expire_now(&mut self, now: Nanos) -> bool {
         let released = &mut self.released;
         self.table.expire(now, |_port, _address, packet| released.push(packet));
         true

@@ -147,6 +147,7 @@ impl Pipeline {
     }
 
     /// Gives up neighbours that have not answered in time.
+    #[inline]
     pub(super) fn expire(&mut self, now: Nanos) {
         if self.neighbours.expire(now) {
             self.give_up(now, Reason::HostUnreachable);

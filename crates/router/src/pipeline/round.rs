@@ -49,7 +49,7 @@ impl Pipeline {
         &mut self,
         now: Nanos,
         ports: &mut [P],
-        receiving: impl IntoIterator<Item = usize>,
+        receiving: impl IntoIterator<Item = usize, IntoIter: Clone>,
     ) -> Round {
         self.meter.round_begins();
         self.end_stale_watch(now);
@@ -60,7 +60,7 @@ impl Pipeline {
             }
         }
         let Reception { received, more, horizon, waiting } =
-            self.receive_all(now, ports, receiving);
+            self.receive_all(now, ports, receiving.into_iter());
         let handed = self.take_handed(now);
         self.receiver.sort();
         self.meter.fetched(self.receiver.len());
@@ -69,10 +69,14 @@ impl Pipeline {
         {
             fairdrop.begin(now, received, waiting, &mut self.meter);
         }
-        self.forward_inbox();
+        if self.receiver.len() > 0 {
+            self.forward_inbox();
+        }
         self.hand_over(ports);
         self.expire(now);
-        self.run_cluster(now, horizon);
+        if self.has_role() {
+            self.run_roles(now, horizon);
+        }
         let mut round = Round { received: received + handed, more, ..Round::default() };
         // What a link without a rate kept back goes while its port takes it.
         if self.follows() {
@@ -89,13 +93,13 @@ impl Pipeline {
         &mut self,
         now: Nanos,
         ports: &mut [P],
-        receiving: impl IntoIterator<Item = usize>,
+        receiving: impl Iterator<Item = usize> + Clone,
     ) -> Reception {
         let waiting = RxWaiting::default();
         let mut all = Reception { received: 0, more: false, horizon: now, waiting };
         let ring = self.settings.ring;
         let burst = self.fairdrop.as_ref().map_or(BURST, FairDrop::burst);
-        self.keep_whole(ports);
+        self.keep_whole(ports, receiving.clone());
         for at in receiving {
             let port = &mut ports[at];
             let slot = &mut self.ports[at];
@@ -205,7 +209,8 @@ impl Pipeline {
             }
             slot.room = port.tx_room().min(TX_QUEUE);
             kept_back |= slot.link.config().rate.is_none() && slot.link.held().queued > 0;
-            blocked |= slot.is_blocked();
+            // What waits for its port has been asked to be looked at again.
+            blocked |= due == Nanos::ZERO && slot.is_blocked();
             Progress { due, sent: sends }
         });
         round.blocked = blocked;

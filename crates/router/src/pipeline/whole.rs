@@ -16,16 +16,26 @@ use super::parsed::PacketMeta;
 const BY_BYTES: [&str; 4] = ["fifo", "wfq-altq", "pfq", "pdrr"];
 
 impl Pipeline {
-    /// Tells the ports how long super-frames may be that they hand over whole.
-    pub(super) fn keep_whole<P: Port>(&mut self, ports: &mut [P]) {
+    /// Tells the ports how long super-frames may be that they hand over whole. Of those that are
+    /// asked in this round, what they take is asked anew.
+    #[inline]
+    pub(super) fn keep_whole<P: Port>(
+        &mut self,
+        ports: &mut [P],
+        asked: impl Iterator<Item = usize>,
+    ) {
         let mut some = false;
-        for (slot, port) in self.ports.iter_mut().zip(&*ports) {
-            slot.takes_whole = port.takes_whole();
-            some |= slot.takes_whole;
+        for at in asked {
+            let takes_whole = ports[at].takes_whole();
+            self.ports[at].takes_whole = takes_whole;
+            some |= takes_whole;
         }
-        if !some {
-            return;
+        if some {
+            self.keep_some_whole(ports);
         }
+    }
+
+    fn keep_some_whole<P: Port>(&mut self, ports: &mut [P]) {
         for at in 0..ports.len() {
             let takes_whole = self.ports[at].takes_whole;
             self.ports[at].longest = if takes_whole { self.longest_whole(at) } else { 0 };
