@@ -240,8 +240,16 @@ impl Engine {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrival(direction, place) => {
-                let frame = self.store[place as usize];
                 self.free.push(place);
+                let wire = &mut self.directions[direction as usize];
+                if let (Target::Router(router, port), None) = (wire.to, wire.captured) {
+                    wire.arrived += 1;
+                    let node = &mut self.routers[router as usize];
+                    node.arrived(port, &self.store[place as usize]);
+                    self.make_ready(router);
+                    return;
+                }
+                let frame = self.store[place as usize];
                 self.arrive(direction, &frame);
             }
             Event::Router(router) => {
@@ -402,9 +410,10 @@ impl Engine {
             };
             let direction = node.outward[port];
             let mut sent = std::mem::take(&mut node.ports[port].tx);
-            for frame in sent.drain(..) {
-                self.send(direction, &frame);
+            for frame in &sent {
+                self.send(direction, frame);
             }
+            sent.clear();
             // A frame never comes back to the same queue within this call: routers take their turns
             // one after another.
             self.routers[router as usize].ports[port].tx = sent;

@@ -50,15 +50,15 @@ pub(crate) struct SimPort {
     mac: [u8; 6],
     mtu: u32,
     /// Frames that have arrived.
-    pub(crate) rx: VecDeque<SimFrame>,
+    pub(crate) rx: Vec<SimFrame>,
     /// Frames that have left.
-    pub(crate) tx: VecDeque<SimFrame>,
+    pub(crate) tx: Vec<SimFrame>,
     counters: PortCounters,
 }
 
 impl SimPort {
     pub(crate) fn new(name: &str, mac: [u8; 6], mtu: u32) -> Self {
-        let (rx, tx) = (VecDeque::new(), VecDeque::new());
+        let (rx, tx) = (Vec::new(), Vec::new());
         Self { name: name.to_owned(), mac, mtu, rx, tx, counters: PortCounters::default() }
     }
 
@@ -80,23 +80,30 @@ impl SimPort {
         max: usize,
     ) -> usize {
         let mut taken = 0;
-        while taken < max
-            && let Some(arrived) = self.rx.pop_front()
-        {
+        for arrived in self.rx.iter().take(max) {
             taken += 1;
-            let Some(mut frame) = pool.alloc_from(arrived.head()) else {
+            let Some(mut frame) = pool.alloc() else {
                 self.counters.drop_one(Reason::NoBuffer);
                 continue;
             };
-            let rest = (arrived.len as usize).saturating_sub(arrived.head().len());
-            if pool.extend(&mut frame, rest).is_none() {
+            let Some(bytes) = pool.extend(&mut frame, arrived.len as usize) else {
                 self.counters.drop_one(Reason::FrameTooLong);
                 pool.release(frame);
                 continue;
+            };
+            // Most frames are longer than what travels of them, which is quickly copied then.
+            match bytes.first_chunk_mut() {
+                Some(head) => *head = arrived.bytes,
+                None => bytes.copy_from_slice(&arrived.bytes[..bytes.len()]),
             }
             self.counters.rx_frames += 1;
             self.counters.rx_bytes += u64::from(arrived.len);
             out.push(RxFrame::new(frame, now));
+        }
+        if taken < self.rx.len() {
+            self.rx.drain(..taken);
+        } else {
+            self.rx.clear();
         }
         taken
     }
@@ -130,7 +137,7 @@ impl Port for SimPort {
                 short
             });
             let len = all.len() as u32;
-            self.tx.push_back(SimFrame { bytes, head: head as u16, len });
+            self.tx.push(SimFrame { bytes, head: head as u16, len });
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += u64::from(len);
             pool.release(frame);

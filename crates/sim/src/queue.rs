@@ -86,7 +86,12 @@ impl EventQueue {
     /// The next thing, if it happens at `until` or before.
     #[inline]
     pub(crate) fn pop_until(&mut self, until: Nanos) -> Option<(Nanos, Event)> {
-        if self.due.is_empty() && !self.go_on(until) || self.now > until {
+        if self.due.is_empty()
+            && let Some(only) = self.go_on(until)
+        {
+            return Some((self.now, only));
+        }
+        if self.now > until {
             return None;
         }
         self.due.pop_front().map(|event| (self.now, event))
@@ -98,16 +103,18 @@ impl EventQueue {
         self.due.pop_front()
     }
 
-    /// Makes the time of the next event the present, if it is not after `until`.
-    fn go_on(&mut self, until: Nanos) -> bool {
+    /// Makes the time of the next event the present, if it is not after `until`. Gives the event if
+    /// there is one of that time; several are due then.
+    #[inline]
+    fn go_on(&mut self, until: Nanos) -> Option<Event> {
         let wheel = self.wheels.trailing_zeros() as usize;
-        let Some(filled) = self.filled.get_mut(wheel) else { return false };
+        let filled = self.filled.get_mut(wheel)?;
         let slot = filled.trailing_zeros();
         // The earliest is here, and all of its instant with it.
         let waiting = &mut self.slots[wheel * SLOTS + slot as usize];
-        let earliest = waiting.iter().map(|(at, _)| *at).min().unwrap_or(Nanos::MAX);
+        let earliest = waiting.iter().map(|(at, _)| *at).min()?;
         if earliest > until {
-            return false;
+            return None;
         }
         self.now = earliest;
         *filled &= !(1 << slot);
@@ -116,8 +123,7 @@ impl EventQueue {
         }
         if let [(_, only)] = waiting[..] {
             waiting.clear();
-            self.due.push_back(only);
-            return true;
+            return Some(only);
         }
         // They share this digit and the higher ones with the earliest: all go to lower wheels.
         let mut spread = std::mem::take(waiting);
@@ -129,7 +135,7 @@ impl EventQueue {
         if spread.capacity() <= SLOTS {
             self.slots[wheel * SLOTS + slot as usize] = spread;
         }
-        true
+        None
     }
 
     /// Events told so far.

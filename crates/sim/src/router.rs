@@ -15,10 +15,11 @@ use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario, SetChange};
 use crate::error::SimError;
 use crate::port::{SimFrame, SimPort};
 
-/// The Ethernet address of an end of a wire: locally administered, numbered.
+/// The Ethernet address of an end of a wire: locally administered, numbered. Two of them differ in
+/// their last bits, as those of real ports do: routers tell their own from others by these.
 pub(crate) fn mac(wire: usize, end: usize) -> MacAddr {
-    let [.., a, b, c] = (wire as u32).to_be_bytes();
-    MacAddr([2, 0, a, b, c, end as u8])
+    let [a, b, c, d] = (2 * wire as u32 + end as u32).to_be_bytes();
+    MacAddr([2, 0, a, b, c, d])
 }
 
 /// A router of the scenario.
@@ -45,8 +46,10 @@ impl SimRouter {
     ) -> Result<Self, SimError> {
         let config = scenario.router(name).map(|router| &router.config);
         let config = config.ok_or_else(|| SimError::NoNode(name.to_owned()))?;
+        let mut config = config.clone();
+        config.router.flow_cache = config.router.flow_cache.min(known_flows(scenario));
         let mut pipeline =
-            Pipeline::with_disciplines(config, Nanos::ZERO, disciplines.clone()).map_err(
+            Pipeline::with_disciplines(&config, Nanos::ZERO, disciplines.clone()).map_err(
                 |error| SimError::Router { router: name.to_owned(), source: Box::new(error) },
             )?;
         let interfaces = scenario.interfaces(name);
@@ -88,13 +91,15 @@ impl SimRouter {
         if rx.is_empty() {
             self.receiving.push(port as usize);
         }
-        rx.push_back(*frame);
+        rx.push(*frame);
     }
 
     /// A round of its pipeline.
     pub(crate) fn round(&mut self, now: Nanos) -> Round {
         // What arrives at the same instant is read port by port, in the order of the ports.
-        self.receiving.sort_unstable();
+        if self.receiving.len() > 1 {
+            self.receiving.sort_unstable();
+        }
         let round = self.pipeline.round_of(now, &mut self.ports, self.receiving.iter().copied());
         self.receiving.retain(|port| !self.ports[*port].rx.is_empty());
         round
@@ -159,6 +164,17 @@ impl SimRouter {
         self.pipeline.snapshot(now, &mut self.ports)
     }
 }
+
+/// How many flows a router of the scenario remembers at most. How many is nobody's outcome, but
+/// the flows of a large table lie far apart, each in pages of its own.
+fn known_flows(scenario: &Scenario) -> u32 {
+    let flows = scenario.traffic.iter().map(|traffic| traffic.flows);
+    // Both ways of each, in a table that is half full.
+    flows.fold(0, u32::saturating_add).saturating_mul(4).max(LEAST_KNOWN)
+}
+
+/// Flows that come and go are one in the scenario.
+const LEAST_KNOWN: u32 = 4_096;
 
 /// What the kernel knows of an interface with these addresses.
 fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(MirrorEvent)) {
