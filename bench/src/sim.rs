@@ -11,12 +11,17 @@ use std::time::Instant;
 use evenkeel_scenario::Scenario;
 use evenkeel_sim::SimOptions;
 
+use crate::timing::Spread;
+
 /// Hosts on either side of the dumbbell; `bench/ns3/dumbbell.cc` has as many.
 const PAIRS: u32 = 10;
 /// Virtual seconds of a dumbbell.
 const SECONDS: u32 = 10;
-/// Runs of each simulator; the median counts.
-const ROUNDS: usize = 3;
+/// Runs of each simulator.
+const ROUNDS: usize = 5;
+
+/// The dumbbells that both simulate: by TCP or UDP, so many flows.
+const DUMBBELLS: [(bool, u32); 4] = [(false, 100), (false, 1_000), (true, 10), (true, 1_000)];
 
 /// What a run says of itself.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +29,6 @@ struct Outcome {
     packets: u64,
     wall_s: f64,
     peak_mib: f64,
-}
-
-impl Outcome {
-    fn per_second(&self) -> f64 {
-        self.packets as f64 / self.wall_s
-    }
 }
 
 /// Prints all comparisons. `ns3` is the binary of `bench/ns3/dumbbell.cc`, if there is one.
@@ -46,45 +45,71 @@ pub(crate) fn run(ns3: Option<&Path>) -> ExitCode {
 
 fn dumbbells(ns3: Option<&Path>) -> Result<(), String> {
     println!(
-        "Simulated dumbbell, FIFO of 100 packets, 100 Mbit/s, {SECONDS} virtual seconds; medians \
-         of {ROUNDS}\n"
+        "a dumbbell, FIFO of 100 packets, 100 Mbit/s, {SECONDS} virtual seconds; medians (least, \
+         most) of {ROUNDS} runs in turn"
     );
-    println!("{:<14} {:>10} {:>16} {:>12}", "", "packets", "packets/s (wall)", "peak MiB");
-    for (name, case, arguments) in [
-        ("100 UDP flows", "udp", ["--tcp=0", "--flows=100"]),
-        ("10 TCP flows", "tcp", ["--tcp=1", "--flows=10"]),
-    ] {
+    for (tcp, flows) in DUMBBELLS {
+        let kind = kind(tcp);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(own(case)?);
+            ours.push(own(&format!("{kind}-{flows}"))?);
             if let Some(ns3) = ns3 {
-                theirs.push(outcome(
-                    Command::new(ns3).args(arguments).arg(format!("--seconds={SECONDS}")),
-                )?);
+                let of = [("tcp", u32::from(tcp)), ("flows", flows), ("seconds", SECONDS)];
+                let arguments = of.map(|(name, value)| format!("--{name}={value}"));
+                theirs.push(outcome(Command::new(ns3).args(arguments))?);
             }
         }
-        let ours = median(ours);
-        println!("{name}");
-        row("  evenkeel", &ours);
-        if theirs.is_empty() {
-            println!(
-                "  ns-3         skipped: not built (scripts/setup.sh bench installs what it needs)"
-            );
-            continue;
-        }
-        let theirs = median(theirs);
-        row("  ns-3", &theirs);
-        println!(
-            "  evenkeel is {:.0} times as fast, in 1/{:.1} of the memory\n",
-            ours.per_second() / theirs.per_second(),
-            theirs.peak_mib / ours.peak_mib
-        );
+        let name = format!("{flows} {} flows", kind.to_uppercase());
+        compare(&name, &ours, &theirs);
+    }
+    if ns3.is_none() {
+        println!("  ns-3 skipped: not built (scripts/setup.sh bench installs what it needs)");
     }
     Ok(())
 }
 
+/// Prints what the runs of a dumbbell took, and what those of ns-3 took, if there are any.
+fn compare(name: &str, ours: &[Outcome], theirs: &[Outcome]) {
+    let of = |outcomes: &[Outcome], value: fn(&Outcome) -> f64| {
+        (!outcomes.is_empty()).then(|| Spread::of(outcomes.iter().map(value).collect()))
+    };
+    let speed = |outcome: &Outcome| outcome.packets as f64 / outcome.wall_s / 1e3;
+    let row = |what: &str, spread: Option<Spread>, unit: &str| {
+        if let Some(Spread { median, min, max }) = spread {
+            let what = format!("{name}, {what}");
+            println!("  {what:<52} {median:>8.1} ({min:.1}, {max:.1}) {unit}");
+        }
+    };
+    row("packets a second", of(ours, speed), "k");
+    row("packets a second of ns-3", of(theirs, speed), "k");
+    let ratios = || ours.iter().zip(theirs);
+    let spread = |values: Vec<f64>| (!values.is_empty()).then(|| Spread::of(values));
+    let faster = ratios().map(|(ours, theirs)| speed(ours) / speed(theirs));
+    row("times as fast as ns-3 (aim: 30)", spread(faster.collect()), "x");
+    row("memory", of(ours, |outcome| outcome.peak_mib), "MiB");
+    row("memory of ns-3", of(theirs, |outcome| outcome.peak_mib), "MiB");
+    let smaller = ratios().map(|(ours, theirs)| 1e2 * ours.peak_mib / theirs.peak_mib);
+    row("memory to that of ns-3 (aim: 20)", spread(smaller.collect()), "%");
+}
+
+const fn kind(tcp: bool) -> &'static str {
+    if tcp { "tcp" } else { "udp" }
+}
+
+/// The traffic of a pair of hosts in a dumbbell that ns-3 simulates, too; `case` is its name.
+fn alike(case: &str) -> Option<String> {
+    let (tcp, flows) =
+        DUMBBELLS.into_iter().find(|(tcp, flows)| case == format!("{}-{flows}", kind(*tcp)))?;
+    let (each, rate) = (flows / PAIRS, 110_000_000 / flows);
+    Some(if tcp {
+        format!("kind = \"tcp\"\ncongestion = \"reno\"\nsize = \"1488B\"\nflows = {each}\n")
+    } else {
+        format!("kind = \"cbr\"\nrate = \"{rate}bit/s\"\nsize = \"1428B\"\nflows = {each}\n")
+    })
+}
+
 fn sizes() -> Result<(), String> {
-    println!("\nSizes; packets are those that hosts sent\n");
+    println!("sizes; packets are those that hosts sent");
     for (case, aim) in [
         ("three-routers", "10 million packets, each through three routers: under 15 s"),
         ("udp-flows", "100 000 UDP flows at once: under 2048 MiB"),
@@ -92,25 +117,11 @@ fn sizes() -> Result<(), String> {
     ] {
         let outcome = own(case)?;
         println!(
-            "{case:<14} {:>10} packets in {:>6.1} s, {:>6.0} MiB   ({aim})",
+            "  {case:<14} {:>10} packets in {:>6.1} s, {:>6.0} MiB   ({aim})",
             outcome.packets, outcome.wall_s, outcome.peak_mib
         );
     }
     Ok(())
-}
-
-fn row(name: &str, outcome: &Outcome) {
-    println!(
-        "{name:<14} {:>10} {:>16.0} {:>12.1}",
-        outcome.packets,
-        outcome.per_second(),
-        outcome.peak_mib
-    );
-}
-
-fn median(mut outcomes: Vec<Outcome>) -> Outcome {
-    outcomes.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-    outcomes[outcomes.len() / 2]
 }
 
 /// This program again, for one case.
@@ -139,24 +150,18 @@ fn outcome(command: &mut Command) -> Result<Outcome, String> {
 
 /// Runs one case in this process and prints one line of JSON, as `bench/ns3/dumbbell.cc` does.
 pub(crate) fn one(case: &str) -> ExitCode {
-    let text = match case {
-        "udp" => dumbbell(
-            SECONDS,
-            "kind = \"cbr\"\nrate = \"1100kbit/s\"\nsize = \"1428B\"\nflows = 10\n",
-            "100Mbit/s",
-        ),
-        "tcp" => dumbbell(
-            SECONDS,
-            "kind = \"tcp\"\ncongestion = \"reno\"\nsize = \"1488B\"\n",
-            "100Mbit/s",
-        ),
-        "udp-flows" => dumbbell(
+    let alike = alike(case);
+    let text = match (&alike, case) {
+        (Some(traffic), _) => dumbbell(SECONDS, traffic, "100Mbit/s"),
+        (None, "udp-flows") => dumbbell(
             5,
             "kind = \"cbr\"\nrate = \"10kbit/s\"\nsize = \"500B\"\nflows = 10000\n",
             "1Gbit/s",
         ),
-        "tcp-flows" => dumbbell(5, "kind = \"tcp\"\nsize = \"1488B\"\nflows = 500\n", "1Gbit/s"),
-        "three-routers" => three_routers(),
+        (None, "tcp-flows") => {
+            dumbbell(5, "kind = \"tcp\"\nsize = \"1488B\"\nflows = 500\n", "1Gbit/s")
+        }
+        (None, "three-routers") => three_routers(),
         _ => {
             eprintln!("no such case: {case}");
             return ExitCode::from(2);
@@ -173,11 +178,10 @@ pub(crate) fn one(case: &str) -> ExitCode {
     }
     let at_bottleneck =
         |sample: &&evenkeel_report::Sample| sample.router == "r1" && sample.link == "r2";
-    let packets = match case {
-        "udp" | "tcp" => {
-            outcome.run.samples.iter().filter(at_bottleneck).map(|sample| sample.sent_packets).sum()
-        }
-        _ => outcome.packets,
+    let packets = if alike.is_some() {
+        outcome.run.samples.iter().filter(at_bottleneck).map(|sample| sample.sent_packets).sum()
+    } else {
+        outcome.packets
     };
     println!(
         "{{\"packets\":{packets},\"wall_s\":{wall_s},\"events\":{},\"peak_kib\":{}}}",

@@ -14,6 +14,7 @@ use evenkeel_traffic::emulate::{Emulator, Fate};
 use evenkeel_world::capture::WireCapture;
 use evenkeel_world::payload::Stamp;
 use evenkeel_world::{Acceptance, Arrived, Followed, flow_of_ports};
+use foldhash::fast::FixedState;
 
 use crate::error::SimError;
 use crate::header;
@@ -128,7 +129,7 @@ pub(crate) struct Engine {
     store: Vec<SimFrame>,
     free: Vec<u32>,
     ready: VecDeque<u32>,
-    found: HashMap<ConversationKey, u32>,
+    found: HashMap<ConversationKey, u32, FixedState>,
     outbox: Outbox,
     /// Files of wires.
     pub(crate) captures: Vec<WireCapture>,
@@ -159,7 +160,7 @@ impl Engine {
             store: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
-            found: HashMap::new(),
+            found: HashMap::default(),
             outbox: Outbox::new(),
             captures: Vec::new(),
             hosts_sent: 0,
