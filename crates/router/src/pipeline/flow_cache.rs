@@ -18,12 +18,11 @@
 //! Beside each flow stands where the tables of its link found it last, so that they need not search
 //! for it: guesses, which they hold against the whole key.
 //!
-//! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A place that holds nothing
-//! is all zeros: memory is had for the buckets that flows come to, if the kernel has no huge pages
-//! for all of them. A new flow takes a place
-//! that is stale or whose flow did not come again. Where all did it is not remembered, and one of
-//! them has to come again to keep its place. So a flood of flows of one packet each does not throw
-//! out the others. The hash is seeded.
+//! Bounded: four places for each bucket, 4,096 ways, nothing is allocated. A place that holds
+//! nothing is all zeros: memory is had for the buckets that flows come to, if the kernel has no
+//! huge pages for all of them. A new flow takes a place that is stale or whose flow did not come
+//! again. Where all did it is not remembered, and one of them has to come again to keep its place.
+//! So a flood of flows of one packet each does not throw out the others. The hash is seeded.
 //!
 //! What is found for the packets of a vector is copied, and not looked at again while they are
 //! forwarded: what is found out meanwhile may take any place.
