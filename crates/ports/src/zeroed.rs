@@ -3,8 +3,8 @@
 //! An allocator clears what is asked of it with an alignment above its own, and so touches all of
 //! it. A table for 65,536 flows of which a hundred come then takes its ten megabytes, too.
 
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 use zerocopy::FromZeros;
 
@@ -13,11 +13,16 @@ use crate::mapping::Mapping;
 /// So many elements, all of them zero bytes at first; elements are not dropped.
 #[derive(Debug)]
 pub struct Zeroed<T> {
-    /// `None`: there are none.
-    memory: Option<Mapping>,
+    /// Where `memory` begins; if there are none, wherever.
+    start: NonNull<T>,
     count: usize,
-    elements: PhantomData<T>,
+    memory: Option<Mapping>,
 }
+
+// SAFETY: it owns its elements, as a boxed slice does.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+// SAFETY: the same; nobody gets at an element but by a reference to the table.
+unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
 impl<T: FromZeros> Zeroed<T> {
     /// A table of `count` elements, which begins at a page. Where no such memory can be had it is
@@ -27,7 +32,15 @@ impl<T: FromZeros> Zeroed<T> {
         const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= 4_096) };
         let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| *bytes > 0);
         let memory = bytes.and_then(|bytes| Mapping::zeros(bytes).ok());
-        Self { count: if memory.is_some() { count } else { 0 }, memory, elements: PhantomData }
+        let start = memory.as_ref().and_then(|memory| NonNull::new(memory.start().cast()));
+        let count = if start.is_some() { count } else { 0 };
+        Self { start: start.unwrap_or(NonNull::dangling()), count, memory }
+    }
+
+    /// Bytes of memory that it lies in.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory.as_ref().map_or(0, Mapping::len)
     }
 }
 
@@ -36,19 +49,18 @@ impl<T: FromZeros> Deref for Zeroed<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        let Some(memory) = &self.memory else { return &[] };
         // SAFETY: the memory is private, begins at a page, has room for `count` elements, and was
-        // zeros, which are elements. Only references of `self`'s lifetime are made to it.
-        unsafe { std::slice::from_raw_parts(memory.start().cast(), self.count) }
+        // zeros, which are elements; without memory there are none. It stays as long as `self`,
+        // and only references of that lifetime are made to it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
 
 impl<T: FromZeros> DerefMut for Zeroed<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        let Some(memory) = &self.memory else { return &mut [] };
         // SAFETY: as for `deref`; `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(memory.start().cast(), self.count) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
     }
 }
 
@@ -69,6 +81,7 @@ mod tests {
             line.0[n as usize % 16] = n;
         }
         assert!(table.iter().zip(1..).all(|(line, n)| line.0.iter().sum::<u64>() == n));
+        assert_eq!(table.memory(), 128_000);
         assert!(Zeroed::<Line>::new(0).is_empty());
         assert!(Zeroed::<Line>::new(usize::MAX).is_empty(), "there is not so much");
         assert!(Zeroed::<Line>::new(usize::MAX / 256).is_empty(), "nor so much");

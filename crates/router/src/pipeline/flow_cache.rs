@@ -92,20 +92,20 @@ struct Bucket([Place; PLACES]);
 #[repr(align(32))]
 struct Guesses([Guess; PLACES]);
 
-/// [`Places`] with all bits turned over, so that [`Places::UNKNOWN`] is zero.
+/// [`Places`]: listed, queue. Zeros, as at the start, are a guess that is wrong, most likely.
 #[derive(Debug, FromZeros)]
-struct Guess(Cell<u64>);
+struct Guess(Cell<[u32; 2]>);
 
 impl Guess {
     #[inline]
     fn get(&self) -> Places {
-        let places = !self.0.get();
-        Places { listed: places as u32, queue: (places >> 32) as u32 }
+        let [listed, queue] = self.0.get();
+        Places { listed, queue }
     }
 
     #[inline]
     fn set(&self, Places { listed, queue }: Places) {
-        self.0.set(!(u64::from(queue) << 32 | u64::from(listed)));
+        self.0.set([listed, queue]);
     }
 }
 
