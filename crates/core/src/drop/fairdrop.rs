@@ -103,6 +103,10 @@ pub struct CpuView {
 
 /// Fraction bits of learnt costs.
 const COST_FRACTION: u32 = 8;
+/// Fraction bits of a mean number of packets.
+const COUNT_FRACTION: u32 = 24;
+/// Rounds that a mean remembers.
+const REMEMBERED: u64 = 16;
 /// A flow is not charged beyond this many times what it may save up.
 const FORGIVEN: u64 = 4;
 /// A round should not take longer than a second divided by this.
@@ -114,6 +118,10 @@ const ONE: u64 = 1 << 16;
 struct Cost {
     /// Cycles of a packet, with [`COST_FRACTION`] bits.
     learnt: u64,
+    /// Means over rounds: cycles of the class with [`COST_FRACTION`] bits, its packets with
+    /// [`COUNT_FRACTION`] bits.
+    cycles: u64,
+    packets: u64,
     /// What a packet is charged in this round, with [`FRACTION`] bits.
     charged: u64,
     /// Where load is told by time: how far a flow of such packets may be ahead in this round.
@@ -125,7 +133,34 @@ struct Cost {
 }
 
 impl Cost {
-    const NONE: Self = Self { learnt: 0, charged: 0, saved: 0, admitted: 0, measured: false };
+    const NONE: Self = Self {
+        learnt: 0,
+        cycles: 0,
+        packets: 0,
+        charged: 0,
+        saved: 0,
+        admitted: 0,
+        measured: false,
+    };
+
+    /// Learns from a round in which so many packets, not 0, took so many cycles.
+    ///
+    /// The mean of cycles is divided by that of packets. A mean of what a packet took in each round
+    /// would let a round with one packet, which has all that a round costs, count as much as one
+    /// with many: those of a cheap class seem dearer by it than those of a dear one.
+    fn learn(&mut self, packets: u32, cycles: u64) {
+        let (cycles, packets) = (cycles << COST_FRACTION, u64::from(packets) << COUNT_FRACTION);
+        let mean = |mean: u64, new: u64| mean - mean / REMEMBERED + new / REMEMBERED;
+        (self.cycles, self.packets) = if self.measured {
+            (mean(self.cycles, cycles), mean(self.packets, packets))
+        } else {
+            (cycles, packets)
+        };
+        self.measured = true;
+        let learnt = (u128::from(self.cycles) << COUNT_FRACTION) / u128::from(self.packets.max(1));
+        let most = u128::from(CpuConfig::MAX_CYCLES.0) << COST_FRACTION;
+        self.learnt = learnt.clamp(1 << COST_FRACTION, most) as u64;
+    }
 }
 
 /// The dropper of one worker.
@@ -497,8 +532,9 @@ impl CpuFairDrop {
     }
 
     /// `packets` of `class` took `cycles` together, in the stages that depend on the class: what
-    /// the class's cost is learnt from (gain 1/16, the first measurement counts whole). Once per
-    /// class and round, or for a sample of rounds.
+    /// the class's cost is learnt from (all cycles by all packets of the last 16 rounds, whose
+    /// weights fall exponentially; the first measurement counts whole). Once per class and round,
+    /// or for a sample of rounds.
     pub fn measured(&mut self, class: ProcessingClass, packets: u32, cycles: Cycles) {
         let Some(cost) = self.costs[..self.config.costs.len()].get_mut(usize::from(class.0)) else {
             self.absurd += 1;
@@ -511,11 +547,8 @@ impl CpuFairDrop {
         let each = cycles.0 / u64::from(packets);
         let possible = each.clamp(1, CpuConfig::MAX_CYCLES.0);
         self.absurd += u64::from(each != possible);
-        let each = (cycles.0.min(CpuConfig::MAX_CYCLES.0 * u64::from(packets)) << COST_FRACTION)
-            / u64::from(packets);
-        let each = each.clamp(1 << COST_FRACTION, CpuConfig::MAX_CYCLES.0 << COST_FRACTION);
-        cost.learnt = if cost.measured { cost.learnt - cost.learnt / 16 + each / 16 } else { each };
-        cost.measured = true;
+        let most = CpuConfig::MAX_CYCLES.0.saturating_mul(packets.into()).min(1 << 48);
+        cost.learn(packets, cycles.0.min(most));
         cost.charged = (cost.learnt * self.scale) >> COST_FRACTION;
     }
 

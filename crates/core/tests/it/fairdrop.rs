@@ -71,6 +71,23 @@ fn absurd_measurements_are_counted_and_harm_nobody() {
     assert!(dropper.view().absurd >= 6);
 }
 
+/// A round costs something besides its packets, which those that it has bear together.
+#[test]
+fn a_class_costs_what_all_its_packets_took_however_many_came_at_once() {
+    let mut dropper = two_classes(Rule::default());
+    for _ in 0..200 {
+        for packets in [1, 9] {
+            dropper.measured(
+                ProcessingClass(0),
+                packets,
+                Cycles(1_000 + 1_000 * u64::from(packets)),
+            );
+        }
+    }
+    let cost = dropper.view().costs[0];
+    assert!((1_185..=1_215).contains(&cost), "{cost} cycles; 10 packets took 12000");
+}
+
 /// One round of an overloaded core: 256 packets of 20 flows; flow 0 is of `class`. Returns what
 /// flow 0 and flow 1 were charged.
 fn round(dropper: &mut CpuFairDrop, now: &mut u64, busy: &mut u64, class: u8) -> [u64; 2] {
