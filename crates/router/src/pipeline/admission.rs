@@ -200,3 +200,22 @@ impl PortSlot {
         self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view(), name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reload may bring the first link that uses the lists, and a pipeline with it.
+    #[test]
+    fn lists_that_nobody_used_do_not_replace_those_that_somebody_does() {
+        let section = FlowsConfig::default();
+        let new = || Admissions::new(&section).unwrap();
+        let (mut used, unused) = (new(), new());
+        used.provide(None, 1).unwrap();
+        used.take_over(unused);
+        assert!(!used.lists.is_unused());
+        let mut next = new();
+        next.take_over(used);
+        assert!(!next.lists.is_unused(), "what is known of flows goes on");
+    }
+}
