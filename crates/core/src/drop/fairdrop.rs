@@ -44,6 +44,7 @@ use super::audit::Audit;
 use super::config::{
     CpuConfig, Fixed, Kappa, MimdBatch, MimdRing, ProcessingClass, Rule, ShareId, WaterLevel,
 };
+use super::cost::{COST_FRACTION, Cost};
 use super::level::{Level, Pressure};
 use super::shadow::{FRACTION, FlowView, Looked, MAX_AHEAD, MAX_WORK, Shadow};
 use super::table::Ticket;
@@ -101,67 +102,12 @@ pub struct CpuView {
     pub absurd: u64,
 }
 
-/// Fraction bits of learnt costs.
-const COST_FRACTION: u32 = 8;
-/// Fraction bits of a mean number of packets.
-const COUNT_FRACTION: u32 = 24;
-/// Rounds that a mean remembers.
-const REMEMBERED: u64 = 16;
 /// A flow is not charged beyond this many times what it may save up.
 const FORGIVEN: u64 = 4;
 /// A round should not take longer than a second divided by this.
 const ROUNDS_PER_SECOND: u64 = 2_000;
 /// 1 as a scale.
 const ONE: u64 = 1 << 16;
-
-#[derive(Clone, Copy, Debug)]
-struct Cost {
-    /// Cycles of a packet, with [`COST_FRACTION`] bits.
-    learnt: u64,
-    /// Means over rounds: cycles of the class with [`COST_FRACTION`] bits, its packets with
-    /// [`COUNT_FRACTION`] bits.
-    cycles: u64,
-    packets: u64,
-    /// What a packet is charged in this round, with [`FRACTION`] bits.
-    charged: u64,
-    /// Where load is told by time: how far a flow of such packets may be ahead in this round.
-    saved: u64,
-    /// Packets charged in this round.
-    admitted: u32,
-    /// Whether it was measured: the configured cost is a guess.
-    measured: bool,
-}
-
-impl Cost {
-    const NONE: Self = Self {
-        learnt: 0,
-        cycles: 0,
-        packets: 0,
-        charged: 0,
-        saved: 0,
-        admitted: 0,
-        measured: false,
-    };
-
-    /// Learns from a round in which so many packets, not 0, took so many cycles.
-    ///
-    /// The mean of cycles is divided by that of packets. A mean of what a packet took in each round
-    /// would let a round with one packet, which has all that a round costs, count as much as one
-    /// with many: those of a cheap class seem dearer by it than those of a dear one.
-    fn learn(&mut self, packets: u32, cycles: u64) {
-        let (cycles, packets) = (cycles << COST_FRACTION, u64::from(packets) << COUNT_FRACTION);
-        let mean = |mean: u64, new: u64| mean - mean / REMEMBERED + new / REMEMBERED;
-        (self.cycles, self.packets) = if self.measured {
-            (mean(self.cycles, cycles), mean(self.packets, packets))
-        } else {
-            (cycles, packets)
-        };
-        self.measured = true;
-        let learnt = (u128::from(self.cycles) << COUNT_FRACTION) / u128::from(self.packets.max(1));
-        let most = u128::from(CpuConfig::MAX_CYCLES.0) << COST_FRACTION;
-        self.learnt = learnt.clamp(1 << COST_FRACTION, most) as u64;
-    }
-}
 
 /// The dropper of one worker.
 #[derive(Clone, Debug)]
@@ -198,8 +144,7 @@ impl CpuFairDrop {
         config.check()?;
         let mut costs = [Cost::NONE; CpuConfig::MAX_CLASSES];
         for (cost, configured) in costs.iter_mut().zip(&config.costs) {
-            cost.learnt = configured.0 << COST_FRACTION;
-            cost.charged = configured.0 << FRACTION;
+            *cost = Cost::configured(*configured);
         }
         let mut dropper = Self {
             shadow: Shadow::new(&config.table),
@@ -421,7 +366,7 @@ impl CpuFairDrop {
         let scale = self.scale;
         for cost in costs {
             self.charged += u64::from(core::mem::take(&mut cost.admitted));
-            cost.charged = (cost.learnt * scale) >> COST_FRACTION;
+            cost.charge_at(scale);
         }
         useful
     }
@@ -492,7 +437,7 @@ impl CpuFairDrop {
         cost.admitted += 1;
         let work = cost.charged;
         if ticket.is_sampled() {
-            self.audit.charged(cost.learnt >> COST_FRACTION);
+            self.audit.charged(cost.cycles());
         }
         let index = ticket.index();
         self.shadow.table.flows[index as usize].class = class;
@@ -549,7 +494,7 @@ impl CpuFairDrop {
         self.absurd += u64::from(each != possible);
         let most = CpuConfig::MAX_CYCLES.0.saturating_mul(packets.into()).min(1 << 48);
         cost.learn(packets, cycles.0.min(most));
-        cost.charged = (cost.learnt * self.scale) >> COST_FRACTION;
+        cost.charge_at(self.scale);
     }
 
     /// Changes the rule. What flows are charged for stays.
@@ -599,10 +544,7 @@ impl CpuFairDrop {
                 _ => 0,
             },
             scale: ((self.scale * 1_000) >> 16) as u32,
-            costs: self.costs[..self.config.costs.len()]
-                .iter()
-                .map(|c| c.learnt >> COST_FRACTION)
-                .collect(),
+            costs: self.costs[..self.config.costs.len()].iter().map(Cost::cycles).collect(),
             absurd: self.absurd,
         }
     }

@@ -15,13 +15,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | knobs, ranges, errors |
-//! | [`fairdrop`] | the core's cycles: rules of the threshold, costs learnt online |
+//! | [`fairdrop`] | the core's cycles: rules of the threshold |
+//! | `cost` | what a class's packets take, learnt online |
 //! | [`bandwidth`] | a link's bits |
 //! | `audit` | whether flows had their shares of the core |
 
 mod audit;
 pub mod bandwidth;
 pub mod config;
+mod cost;
 mod departures;
 pub mod fairdrop;
 mod level;
