@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | C, the rate | `rate` | bit/s |
 //! | W, the window | `Table::window` | ns |
-//! | w_k | `Scratch::weights` | – |
+//! | w_k | `Part::weights` | – |
 //! | T_mk, sent and waiting | `Cells::target` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | S_mk, sent against a grant | `Cells::sent` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | G_mk, granted since the start | `Table::granted` | 2^-16 bytes on the wire, modulo 2^64 |
@@ -37,6 +37,10 @@
 //!
 //! **By levels instead of weights**, the bytes of a window are filled into the columns one after
 //! the other: none gets any while one before it is left wanting.
+//!
+//! **By packets instead of bytes** a class weighs as much as what waits of it is long on average, so
+//! that all classes that want more are sent as many packets (`schedule/lct.rs`, whose classes may
+//! be held besides: `held.rs`).
 //!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
 //! has priority is granted first, in equal parts of what is there; the rest is filled into the
@@ -65,6 +69,7 @@
 //! Not implemented: grants by tag, groups of workers.
 
 mod divide;
+mod held;
 #[cfg(test)]
 #[cfg(loom)]
 mod interleaved;
@@ -81,6 +86,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::units::{BitRate, Bytes, Nanos};
+use held::Held;
 
 /// Fractions of a byte that are counted.
 const UNIT: u128 = 1 << 16;
@@ -111,12 +117,16 @@ impl Row {
         Self((0..cells.div_ceil(16)).map(|_| Line::default()).collect())
     }
 
+    fn cell(&self, at: usize) -> &AtomicU64 {
+        &self.0[at / 16].0[at % 16]
+    }
+
     pub(crate) fn get(&self, at: usize) -> u64 {
-        self.0[at / 16].0[at % 16].load(Ordering::Relaxed)
+        self.cell(at).load(Ordering::Relaxed)
     }
 
     pub(crate) fn set(&self, at: usize, value: u64) {
-        self.0[at / 16].0[at % 16].store(value, Ordering::Relaxed);
+        self.cell(at).store(value, Ordering::Relaxed);
     }
 }
 
@@ -190,6 +200,9 @@ enum Sharing {
     Classes,
     /// In the order of the columns, then workers alike.
     Levels,
+    /// As many packets of each class, then workers alike: a class weighs as much as its packets are
+    /// long.
+    Packets,
     /// What is urgent first, then by the workers' elastic flows.
     Flows,
 }
@@ -221,6 +234,7 @@ pub struct SharedLink {
     tables: Vec<[Table; 2]>,
     /// The number of the window, times 256, plus the worker whose table it is.
     current: AtomicU64,
+    held: Held,
 }
 
 /// What a worker holds for a window: memory for computing grants, and what it may send.
@@ -276,6 +290,7 @@ impl SharedLink {
             cells: (0..workers).map(|_| Cells(Row::new(2 * classes + TOLD))).collect(),
             tables: (0..workers).map(|_| [table(), table()]).collect(),
             current: AtomicU64::new(0),
+            held: Held::new(workers, classes),
         }
     }
 

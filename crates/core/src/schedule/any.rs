@@ -440,7 +440,7 @@ disciplines! {
     /// Weighted fair queueing as ALTQ has it.
     WfqAltq: super::wfq_altq::WfqAltqConfig, shared as WfqAltqPart: Shared;
     /// LCT-UC.
-    Lct: super::lct::LctConfig;
+    Lct: super::lct::LctConfig, shared as LctPart: Shared;
     /// Priority fair queueing.
     Pfq: super::pfq::PfqConfig, shared as PfqPart: SharedFlows;
     /// Priority deficit round robin.

@@ -29,12 +29,17 @@
 //! to what the link has while another waits with it. A class with X = 0 is never held. Without
 //! module 2, and with a policy other than `Hold`, the discipline is work conserving.
 //!
+//! Several workers have the DTs in common, where every class is held: see `lct/by_class.rs`.
+//!
 //! Setting X from what is measured, the paper's plan, is [`crate::control`]'s. Difference: a timer
 //! that was set for a packet which then left earlier does not fire in vain.
+
+mod by_class;
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use super::shared::Common;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::audit::Promise;
 use crate::packet::{Class, Packet};
@@ -142,8 +147,9 @@ impl Discipline for LctConfig {
     }
 
     fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
-        let why = "it holds a class on the link, and a worker sees its own part of the class only";
-        Some(("kind = \"lct\"", why))
+        let why = "a class may go before its time when no other is due, and a worker does not see \
+                   those of the others";
+        (!self.is_shareable()).then_some(("kind = \"lct\" that does not hold every class", why))
     }
 }
 
@@ -158,6 +164,13 @@ pub struct Lct<P> {
     rr: usize,
     busy: Bitmap,
     total: Backlog,
+    /// Other workers have a part of the link: the DTs are common, and `dt` is what was last known
+    /// of them.
+    common: Option<Common>,
+    /// The mean length on the wire of each class's packets, which the others are told.
+    lengths: Vec<u32>,
+    /// By how much a class is later for a worker that has just had it.
+    grace: Nanos,
 }
 
 /// What a call of the scheduler finds.
@@ -186,6 +199,9 @@ impl<P: Packet> Lct<P> {
             rr: 0,
             busy: Bitmap::new(classes),
             total: Backlog::default(),
+            common: None,
+            lengths: Vec::new(),
+            grace: Nanos::ZERO,
             config,
         })
     }
@@ -250,6 +266,10 @@ impl<P: Packet> Lct<P> {
     fn rearm(&mut self, now: Nanos, passed: usize) {
         let to_end = passed.min(self.dt.len() - self.rr);
         for range in [self.rr..self.rr + to_end, 0..passed - to_end] {
+            if let Some(common) = &self.common {
+                range.for_each(|k| self.rearm_common(common, now, k));
+                continue;
+            }
             for (dt, x) in self.dt[range.clone()].iter_mut().zip(&self.x[range]) {
                 let next = now.saturating_add(*x);
                 *dt = if now >= *dt { next } else { *dt };
@@ -268,6 +288,17 @@ impl<P: Packet> Lct<P> {
         if k >= self.rr { k - self.rr } else { k + self.dt.len() - self.rr }
     }
 
+    fn pop(&mut self, k: usize) -> Option<P> {
+        let packet = self.queues[k].pop()?;
+        if self.queues[k].is_empty() {
+            self.busy.remove(k);
+            self.tell_empty(k);
+        }
+        self.total.packets -= 1;
+        self.total.bytes -= packet.ip_len();
+        Some(packet)
+    }
+
     /// A packet of class `k` leaves after `passed` classes were visited.
     fn serve(&mut self, now: Nanos, k: usize, passed: usize) {
         if self.config.rearm_empty {
@@ -282,6 +313,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let k = self.class_of(&packet);
         let length = packet.ip_len();
+        let on_wire = if self.common.is_some() { packet.wire_len() } else { Bytes::ZERO };
         if let Err(packet) = self.queues[k].push(packet) {
             dropped.dropped(packet, Reason::QueueFull);
             return Treated::Dropped(Reason::QueueFull);
@@ -289,6 +321,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
         self.busy.insert(k);
         self.total.packets += 1;
         self.total.bytes += length;
+        self.tell_came(k, on_wire);
         Treated::Queued
     }
 
@@ -308,21 +341,22 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     }
 
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let Search { found, passed } = self.search(now)?;
-        let Ok(k) = found else {
-            if self.config.rearm_empty {
-                self.rearm(now, passed);
+        loop {
+            self.look_at_others();
+            let Search { found, passed } = self.search(now)?;
+            let Ok(k) = found else {
+                if self.config.rearm_empty {
+                    self.rearm(now, passed);
+                }
+                return None;
+            };
+            if !self.claims(now, k) {
+                continue;
             }
-            return None;
-        };
-        let packet = self.queues[k].pop()?;
-        if self.queues[k].is_empty() {
-            self.busy.remove(k);
+            let packet = self.pop(k)?;
+            self.serve(now, k, passed);
+            return Some(packet);
         }
-        self.total.packets -= 1;
-        self.total.bytes -= packet.ip_len();
-        self.serve(now, k, passed);
-        Some(packet)
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -351,6 +385,9 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
             if self.x[k] != x {
                 self.x[k] = x;
                 self.dt[k] = self.dt[k].min(now.saturating_add(x));
+                if let Some(common) = &self.common {
+                    common.link.hasten(k, now.saturating_add(x));
+                }
             }
             if queue.limit() != limit {
                 queue.set_limit(limit);
@@ -365,6 +402,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
                 into(packet);
             }
         }
+        (0..self.queues.len()).for_each(|k| self.tell_empty(k));
         self.busy.clear();
         self.total = Backlog::default();
     }

@@ -11,7 +11,8 @@
 //! A packet is sent from the next queue in turn whose class has grants left, else from the next in
 //! turn at all as long as bytes are left that no worker demanded. Where queues are levels it is the
 //! first queue that has packets, on its own grant or on that of a level below, which then asks for
-//! it again. On a link without a rate the discipline serves its queues by itself.
+//! it again. A queue that is held is passed over, and asks for no more than it may send in the
+//! next two windows. On a link without a rate the discipline serves its queues by itself.
 //!
 //! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits
 //! may go; a new window costs what [`crate::share`] says.
@@ -19,7 +20,8 @@
 //! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over
 //! all workers, within the largest packet per worker and class; added delay: one window. Of levels:
 //! a packet waits for what comes before it at its worker, and for the end of the window in which
-//! others are served before it.
+//! others are served before it. Of queues that are held: as many packets each, not bytes, and none
+//! earlier than over one worker.
 //!
 //! Not implemented: queues by a hash of flows.
 
@@ -42,6 +44,15 @@ pub enum Order {
     Turns,
     /// The first one that has packets, always.
     Levels,
+    /// They take turns, and each has some time between two of its packets, whoever sends them.
+    Held,
+}
+
+/// What the workers of a link have in common, and which of them this is.
+#[derive(Clone, Debug)]
+pub struct Common {
+    pub(super) link: Arc<SharedLink>,
+    pub(super) worker: usize,
 }
 
 /// A discipline whose queues are those of classes, so that each can be served when it is granted.
@@ -66,6 +77,23 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
     /// Packets wait so long for a grant, although their queue does not stand.
     fn grants_take(&mut self, _time: Nanos) {}
 
+    /// Of [`Order::Held`]: its queues are held together with those of the other workers.
+    fn join(&mut self, _common: Common) {}
+
+    /// Of [`Order::Held`]: when a queue with packets is to be asked for again that may not be
+    /// served at `now`. `None`: it may be.
+    fn held_until(&self, _now: Nanos, _queue: usize) -> Option<Nanos> {
+        None
+    }
+
+    /// Of [`Order::Held`]: how many of the `waiting` bytes of a queue may be sent until `then`.
+    fn due_by(&self, _now: Nanos, _then: Nanos, _queue: usize, waiting: u64) -> u64 {
+        waiting
+    }
+
+    /// Of [`Order::Held`]: none could be served at `now`, and no queue waits for a grant.
+    fn all_held(&mut self, _now: Nanos) {}
+
     /// Whether nothing waits in `queue`.
     fn is_empty(&self, queue: usize) -> bool;
 
@@ -82,96 +110,192 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
 pub struct Shared<P, Q> {
     queues: Q,
     link: Arc<SharedLink>,
-    part: Part,
-    /// The column of each class.
-    columns: Columns,
+    account: Account,
     /// The queue after the one that was served last.
     next: usize,
     /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find
     /// that: they do not look at every queue again.
     held_until: Nanos,
+    /// For how long packets may wait for their grants.
+    grants_take: Nanos,
     packets: PhantomData<fn() -> P>,
 }
 
 impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
+    const IS_HELD: bool = matches!(Q::ORDER, Order::Held);
+
     /// `worker`'s part, with these queues, empty. Queues beyond the columns of `link` share its
     /// last.
     ///
     /// # Panics
     /// The link has no such worker.
-    pub fn new(queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
+    pub fn new(mut queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
         let part = match Q::ORDER {
             Order::Turns => link.part(worker),
             Order::Levels => link.part_by_levels(worker),
+            Order::Held => link.part_by_packets(worker),
         };
-        let columns = Columns::new(&queues, &link);
-        let held_until = Nanos::ZERO;
-        let mut this =
-            Self { queues, link, part, columns, next: 0, held_until, packets: PhantomData };
+        if Self::IS_HELD {
+            queues.join(Common { link: Arc::clone(&link), worker });
+        }
+        let account = Account::new(&queues, part, Self::IS_HELD);
+        let mut this = Self {
+            queues,
+            link,
+            account,
+            next: 0,
+            held_until: Nanos::ZERO,
+            grants_take: Nanos::ZERO,
+            packets: PhantomData,
+        };
         this.weigh();
         this
     }
 
     fn weigh(&mut self) {
         for queue in 0..self.queues.queues().min(self.link.classes() as u16) {
-            self.part.set_weight(usize::from(queue), self.queues.weight(queue));
+            self.account.part.set_weight(usize::from(queue), self.queues.weight(queue));
         }
     }
 
-    fn column(&self, queue: usize) -> usize {
-        queue.min(self.link.classes() - 1)
+    /// The queues that have packets, the next in turn first.
+    fn waiting(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        let queues = usize::from(self.queues.queues());
+        let first = if Q::ORDER == Order::Levels { 0 } else { self.next };
+        (first..queues).chain(0..first).filter(|queue| !self.queues.is_empty(*queue))
     }
 
     /// The queue to be served now, and the column on whose grant.
     fn choose(&self, now: Nanos) -> Option<(usize, usize)> {
-        let queues = usize::from(self.queues.queues());
-        let first = if Q::ORDER == Order::Turns { self.next } else { 0 };
-        let mut waiting = (first..queues)
-            .chain(0..first)
-            .filter(|queue| !self.queues.is_empty(*queue))
-            .map(|queue| (queue, self.column(queue)));
+        let part = &self.account.part;
+        let mut waiting = self
+            .waiting()
+            .filter(|queue| self.queues.held_until(now, *queue).is_none())
+            .map(|queue| (queue, self.account.column(queue)));
         // What nobody demanded is for those that have no grant.
-        let any = self.part.may_send_any(now).then(|| waiting.clone().next()).flatten();
-        let grant = |(queue, column)| Some((queue, grant::<P, Q>(&self.part, column)?));
+        let any = part.may_send_any(now).then(|| waiting.clone().next()).flatten();
+        let grant = |(queue, column)| Some((queue, grant::<P, Q>(part, column)?));
         let granted = match Q::ORDER {
-            Order::Turns => waiting.find_map(grant),
+            Order::Turns | Order::Held => waiting.find_map(grant),
             Order::Levels => waiting.next().and_then(grant),
         };
         granted.or(any)
+    }
+
+    /// When to look again, none of those that wait being served at `now`: at the next window; of
+    /// queues that are held when the first of them has to ask for a grant, or may go.
+    fn ready(&self, now: Nanos) -> Nanos {
+        let next = self.account.part.until();
+        if !Self::IS_HELD {
+            return next;
+        }
+        let of_queue = |queue| match self.queues.held_until(now, queue) {
+            None => next,
+            Some(due) if due > now + self.grants_take => due - self.grants_take,
+            Some(due) => due,
+        };
+        self.waiting().map(of_queue).min().unwrap_or(next)
+    }
+
+    /// Says what waits in a queue that may be held.
+    #[inline]
+    fn restate(&mut self, now: Nanos, queue: usize) {
+        if Self::IS_HELD {
+            let waiting = self.account.waiting[queue];
+            let due = self.queues.due_by(now, now + self.grants_take, queue, waiting);
+            self.account.states(&self.link, queue, due);
+        }
+    }
+
+    /// Nothing that waits can be served at `now`.
+    fn none_goes(&mut self, now: Nanos) {
+        self.held_until = self.ready(now);
+        let is_held = |queue| self.queues.held_until(now, queue).is_some();
+        if Self::IS_HELD && self.waiting().all(is_held) {
+            self.queues.all_held(now);
+        }
     }
 }
 
 /// The column on whose grant a packet of `column` may be sent.
 fn grant<P: Packet, Q: ByClass<P>>(part: &Part, column: usize) -> Option<usize> {
-    let last = if Q::ORDER == Order::Turns { column } else { part.columns() - 1 };
+    let last = if Q::ORDER == Order::Levels { part.columns() - 1 } else { column };
     (column..=last).find(|column| part.is_granted(*column))
 }
 
-/// The columns of a link that the packets of each class are counted in.
+/// What waits, and what is told of it.
 #[derive(Debug)]
-struct Columns(Box<[u16]>);
+struct Account {
+    part: Part,
+    /// The queue of each class.
+    queues: Box<[u16]>,
+    /// Bytes on the wire that wait in each queue, where not all of them are told; else empty.
+    waiting: Box<[u64]>,
+    /// What was told of each of these queues.
+    told: Box<[u64]>,
+}
 
-impl Columns {
-    fn new<P: Packet>(queues: &impl ByClass<P>, link: &SharedLink) -> Self {
-        let last = link.classes() as u16 - 1;
-        let of_classes = queues.queues_of_classes();
-        Self(of_classes.into_iter().map(|queue| queue.min(last)).collect())
+impl Account {
+    fn new<P: Packet>(queues: &impl ByClass<P>, part: Part, is_held: bool) -> Self {
+        let held = if is_held { usize::from(queues.queues()) } else { 0 };
+        let (waiting, told) = (alloc::vec![0; held].into(), alloc::vec![0; held].into());
+        Self { part, queues: queues.queues_of_classes().into(), waiting, told }
     }
 
-    fn of(&self, packet: &impl Packet) -> usize {
+    /// The column of a link that the packets of a queue are counted in.
+    #[inline]
+    fn column(&self, queue: usize) -> usize {
+        queue.min(self.part.columns() - 1)
+    }
+
+    #[inline]
+    fn queue_of(&self, packet: &impl Packet) -> usize {
         let class = packet.class().index();
-        self.0[if class < self.0.len() { class } else { 0 }].into()
+        self.queues[if class < self.queues.len() { class } else { 0 }].into()
     }
 
-    /// Takes dropped packets out of what `part` says that waits, and hands them to `dropped`.
+    #[inline]
+    fn came(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
+        match self.waiting.get_mut(queue) {
+            Some(waiting) => *waiting += bytes,
+            None => self.part.came(link, self.column(queue), bytes),
+        }
+    }
+
+    /// A packet is gone that nobody sent.
+    #[inline]
+    fn gone(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
+        match self.waiting.get_mut(queue) {
+            Some(waiting) => *waiting -= bytes,
+            None => self.part.gone(link, self.column(queue), bytes),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, link: &SharedLink, queue: usize, grant: usize, bytes: u64) {
+        self.part.sent(link, self.column(queue), grant, bytes);
+        if let Some(waiting) = self.waiting.get_mut(queue) {
+            *waiting -= bytes;
+        }
+    }
+
+    /// Tells that of what waits in `queue` so many bytes are to be granted.
+    fn states(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
+        self.told[queue] = bytes;
+        let column = self.column(queue);
+        let last = if column + 1 == self.part.columns() { self.told.len() - 1 } else { column };
+        let all = self.told[column..=last].iter().sum();
+        self.part.waits(link, column, all);
+    }
+
+    /// Takes dropped packets out of what waits, and hands them to `dropped`.
     fn telling<P: Packet>(
-        &self,
-        part: &mut Part,
+        &mut self,
         link: &SharedLink,
         dropped: &mut dyn DropSink<P>,
     ) -> impl FnMut(P, Reason) {
         move |packet: P, reason: Reason| {
-            part.gone(link, self.of(&packet), packet.wire_len().0);
+            self.gone(link, self.queue_of(&packet), packet.wire_len().0);
             dropped.dropped(packet, reason);
         }
     }
@@ -179,13 +303,19 @@ impl Columns {
 
 impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let Self { queues, link, part, columns, held_until, .. } = self;
-        let column = columns.of(&packet);
-        if part.may_send_any(now) || grant::<P, Q>(part, column).is_some() {
+        let Self { queues, link, account, held_until, .. } = self;
+        let queue = account.queue_of(&packet);
+        if account.part.may_send_any(now)
+            || grant::<P, Q>(&account.part, account.column(queue)).is_some()
+        {
             *held_until = Nanos::ZERO;
+        } else if Self::IS_HELD {
+            *held_until = (*held_until).min(account.part.until());
         }
-        part.came(link, column, packet.wire_len().0);
-        queues.enqueue(now, packet, &mut columns.telling(part, link, dropped))
+        account.came(link, queue, packet.wire_len().0);
+        let treated = queues.enqueue(now, packet, &mut account.telling(link, dropped));
+        self.restate(now, queue);
+        treated
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
@@ -193,27 +323,33 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
         if paced && now < self.held_until {
             return None;
         }
+        if Self::IS_HELD && (now >= self.account.part.until() || self.held_until > Nanos::ZERO) {
+            (0..self.account.waiting.len()).for_each(|queue| self.restate(now, queue));
+            self.held_until = Nanos::ZERO;
+        }
         while self.queues.busy_queues() > 0 {
             let mut chosen = None;
             if paced {
-                self.part.at(&self.link, now);
+                self.account.part.at(&self.link, now);
                 chosen = self.choose(now);
                 if chosen.is_none() {
-                    self.held_until = self.part.until();
+                    self.none_goes(now);
                     return None;
                 }
             }
-            let Self { queues, link, part, columns, .. } = self;
+            let Self { queues, link, account, .. } = self;
             let Some((queue, grant)) = chosen else {
-                let packet = queues.dequeue(now, &mut columns.telling(part, link, dropped))?;
-                part.gone(link, columns.of(&packet), packet.wire_len().0);
+                let packet = queues.dequeue(now, &mut account.telling(link, dropped))?;
+                account.gone(link, account.queue_of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
             self.next = queue + 1;
-            // None is left where all that waited there stood for too long.
-            let packet = queues.take(now, queue, &mut columns.telling(part, link, dropped));
+            // None is left where all that waited there stood for too long, or another worker took
+            // the turn of a queue that is held.
+            let packet = queues.take(now, queue, &mut account.telling(link, dropped));
             if let Some(packet) = packet {
-                part.sent(link, columns.of(&packet), grant, packet.wire_len().0);
+                account.sent(link, account.queue_of(&packet), grant, packet.wire_len().0);
+                self.restate(now, queue);
                 return Some(packet);
             }
         }
@@ -224,12 +360,13 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
         if self.queues.busy_queues() == 0 {
             return None;
         }
-        let paced = self.link.is_paced();
-        if paced && now < self.held_until {
+        if !self.link.is_paced() {
+            return self.queues.next_wake(now);
+        }
+        if now < self.held_until {
             return Some(self.held_until);
         }
-        let sendable = !paced || self.choose(now).is_some();
-        Some(if sendable { now } else { self.part.until().max(now) })
+        Some(if self.choose(now).is_some() { now } else { self.ready(now).max(now) })
     }
 
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
@@ -243,20 +380,27 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         let wake = self.queues.set(now, change)?;
         self.weigh();
+        if Self::IS_HELD {
+            self.held_until = Nanos::ZERO;
+        }
         Ok(wake)
     }
 
     fn set_rate(&mut self, rate: Option<BitRate>) {
         self.queues.set_rate(rate);
-        self.queues.grants_take(SharedLink::grants_take(rate));
+        self.grants_take = SharedLink::grants_take(rate);
+        self.queues.grants_take(self.grants_take);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
-        let Self { queues, link, part, columns, .. } = self;
+        let Self { queues, link, account, .. } = self;
         queues.drain(&mut |packet: P| {
-            part.gone(link, columns.of(&packet), packet.wire_len().0);
+            account.gone(link, account.queue_of(&packet), packet.wire_len().0);
             into(packet);
         });
+        if Self::IS_HELD {
+            (0..account.waiting.len()).for_each(|queue| account.states(link, queue, 0));
+        }
     }
 
     fn meters(&self) -> Meters {

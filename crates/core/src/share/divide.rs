@@ -16,7 +16,14 @@ impl SharedLink {
         most: i64,
         level: &mut u64,
     ) -> u64 {
-        self.collect_demands(part, before, most);
+        let back = self.collect_demands(part, before, most);
+        // What a class does not need that was held meanwhile is for the others: of one window, so
+        // that what a worker left for long is no burst.
+        let budget = budget.saturating_add(if part.sharing == Sharing::Packets {
+            back.min(budget)
+        } else {
+            0
+        });
         let mut rest = self.fill_classes(part, budget);
         // What cannot be divided among the workers of a class is left, too.
         for class in 0..self.classes {
@@ -30,10 +37,15 @@ impl SharedLink {
         rest
     }
 
-    /// Demands: T - G of each worker and class, and their sum by class.
-    fn collect_demands(&self, part: &mut Part, before: &Table, most: i64) {
+    /// Demands: T - G of each worker and class, and their sum by class. Returns what is taken back.
+    fn collect_demands(&self, part: &mut Part, before: &Table, most: i64) -> u64 {
+        let mut back = 0;
         let (classes, workers) = (self.classes, self.workers);
-        let Part { demand, grant, by_class, weights, .. } = part;
+        let Part { demand, grant, by_class, weights, sharing, .. } = part;
+        if *sharing == Sharing::Packets {
+            let lengths = (0..classes).map(|class| self.mean_length(class));
+            weights.iter_mut().zip(lengths).for_each(|(weight, length)| *weight = length);
+        }
         by_class[..classes]
             .iter_mut()
             .zip(&*weights)
@@ -48,6 +60,7 @@ impl SharedLink {
                 // back.
                 let wanted = target.wrapping_sub(granted) as i64;
                 let granted = if wanted < 0 { target } else { granted };
+                back += wanted.min(0).unsigned_abs();
                 // Grants that are not used yet (G - S) leave less room for new ones.
                 let room = most.saturating_sub(granted.wrapping_sub(sent) as i64);
                 demand[at] = wanted.min(room).max(0) as u64;
@@ -55,13 +68,14 @@ impl SharedLink {
                 grant[at] = granted;
             }
         }
+        back
     }
 
     /// The budget is filled into the classes; `by_class` keeps the demand that stays open. Returns
     /// what is left.
     fn fill_classes(&self, part: &mut Part, budget: u64) -> u64 {
         let by_class = &mut part.by_class[..self.classes];
-        if part.sharing != Sharing::Classes {
+        if matches!(part.sharing, Sharing::Levels | Sharing::Flows) {
             // In the order of the columns: levels; or first priority, then elastic, where further
             // columns hold at most what a discipline by class has overdrawn before.
             let mut left = budget;

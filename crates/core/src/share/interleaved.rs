@@ -101,7 +101,7 @@ fn a_window_that_two_open_is_granted_once() {
             part.at(link, opens(1));
             let held = held(&part);
             while part.is_granted(worker) {
-                part.sent(link, worker, 1_538);
+                part.sent(link, worker, worker, 1_538);
             }
             held
         };
@@ -118,6 +118,38 @@ fn a_window_that_two_open_is_granted_once() {
             let sent = link.cells[worker].0.get(2 * worker + 1);
             assert!(sent <= held.2 + (1_538 << 16), "{sent} of {}", held.2);
         }
+    });
+}
+
+/// Both find a class due, and say what they do of it.
+fn two_find_a_class_due(claims: fn(&SharedLink) -> bool) {
+    model(move || {
+        let link = Arc::new(link());
+        let other = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || claims(&link))
+        };
+        let mine = claims(&link);
+        let theirs = other.join().unwrap();
+        assert_eq!(usize::from(mine) + usize::from(theirs), 1, "one packet of a class that is due");
+        assert_eq!(link.due(0), opens(2));
+    });
+}
+
+#[test]
+fn a_class_that_is_due_is_sent_by_one() {
+    two_find_a_class_due(|link| link.claim(0, opens(1), opens(2)));
+}
+
+#[test]
+#[should_panic(expected = "one packet of a class that is due")]
+fn who_looks_and_then_says_so_is_found() {
+    two_find_a_class_due(|link| {
+        let is_due = link.due(0) <= opens(1);
+        if is_due {
+            link.held.due.set(0, opens(2).0);
+        }
+        is_due
     });
 }
 

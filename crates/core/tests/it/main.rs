@@ -34,6 +34,7 @@ mod qfq;
 mod shared;
 mod shared_by_class;
 mod shared_flows;
+mod shared_lct;
 mod small_scopes;
 mod tree;
 mod tree_within;

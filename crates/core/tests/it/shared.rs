@@ -29,12 +29,21 @@ pub(crate) struct Out {
     pub(crate) dropped: u64,
     pub(crate) longest_wait: Nanos,
     last: BTreeMap<u16, Nanos>,
+    /// When each packet of a class left.
+    times: BTreeMap<u16, Vec<Nanos>>,
+}
+
+impl Out {
+    pub(crate) fn packets_of(&self, class: u16) -> usize {
+        self.times.get(&class).map_or(0, Vec::len)
+    }
 }
 
 impl LinkSink<Descriptor> for Out {
     fn transmitted(&mut self, at: Nanos, packet: Descriptor) {
         *self.bytes.entry(packet.class().0).or_default() += packet.wire_len().0;
         self.packets += 1;
+        self.times.entry(packet.class().0).or_default().push(at);
         self.longest_wait = self.longest_wait.max(at - packet.arrival());
         let last = self.last.entry(packet.class().0).or_default();
         assert!(packet.arrival() >= *last, "a class is one flow here, and keeps its order");
@@ -124,6 +133,11 @@ impl Router {
 
     pub(crate) fn sent(&self, class: u16) -> u64 {
         self.outs.iter().filter_map(|out| out.bytes.get(&class)).sum()
+    }
+
+    /// When the packets of a class left, those of each worker in their order.
+    pub(crate) fn times_of(&self, class: u16) -> Vec<Nanos> {
+        self.outs.iter().filter_map(|out| out.times.get(&class)).flatten().copied().collect()
     }
 
     /// Bytes on the wire of all classes that a worker sent.

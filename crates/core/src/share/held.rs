@@ -1,0 +1,92 @@
+//! Classes that are held: each goes when its time has come, whichever worker sends it.
+//!
+//! A time is one word that all workers read, and whoever sends a packet of the class replaces it by
+//! the next: of two who find it passed at once one does, and the other finds the class held. So
+//! that it is not always the same, who sent a packet of the class of late comes a grace after those
+//! that have waited longer.
+
+use alloc::vec::Vec;
+
+use super::{Ordering, Part, Row, SharedLink, Sharing};
+use crate::units::Nanos;
+
+/// What the workers of a link have in common of classes that are held.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// From when on each class may be served.
+    pub(super) due: Row,
+    /// By worker, in lines of its own: the mean length on the wire of what waits of each class, or
+    /// 0 if nothing does.
+    lengths: Vec<Row>,
+    /// The same of when it last sent a packet of each class.
+    turns: Vec<Row>,
+}
+
+impl Held {
+    pub(super) fn new(workers: usize, classes: usize) -> Self {
+        let rows = || (0..workers).map(|_| Row::new(classes)).collect();
+        Self { due: Row::new(classes), lengths: rows(), turns: rows() }
+    }
+}
+
+impl SharedLink {
+    /// From when on a class may be served.
+    pub(crate) fn due(&self, class: usize) -> Nanos {
+        Nanos(self.held.due.get(class))
+    }
+
+    /// A packet of a class, which is due at `now`, is about to be sent, and the next is not before
+    /// `next`. `false`: another worker was faster, or it is not due.
+    pub(crate) fn claim(&self, class: usize, now: Nanos, next: Nanos) -> bool {
+        let due = self.held.due.cell(class);
+        let before = due.load(Ordering::Relaxed);
+        before <= now.0
+            && due.compare_exchange(before, next.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The same for a worker: later by a `grace` for each other one with packets whose last turn
+    /// is longer ago.
+    pub(crate) fn due_for(&self, worker: usize, class: usize, grace: Nanos) -> Nanos {
+        let Held { due, lengths, turns } = &self.held;
+        let own = turns[worker].get(class);
+        let before = lengths
+            .iter()
+            .zip(turns)
+            .filter(|(length, turn)| length.get(class) > 0 && turn.get(class) < own)
+            .count();
+        Nanos(due.get(class)).saturating_add(grace * before as u64)
+    }
+
+    /// A worker sends a packet of a class at `now`.
+    pub(crate) fn tell_turn(&self, worker: usize, class: usize, now: Nanos) {
+        self.held.turns[worker].set(class, now.0);
+    }
+
+    /// A class need not wait longer than until `due`.
+    pub(crate) fn hasten(&self, class: usize, due: Nanos) {
+        self.held.due.cell(class).fetch_min(due.0, Ordering::Relaxed);
+    }
+
+    /// What waits of a class at a worker has this mean length; `None`: nothing waits.
+    pub(crate) fn tell_length(&self, worker: usize, class: usize, length: Option<u32>) {
+        self.held.lengths[worker].set(class, length.map_or(0, |length| u64::from(length.max(1))));
+    }
+
+    /// Whether packets of a class wait at other workers.
+    pub(crate) fn waits_elsewhere(&self, worker: usize, class: usize) -> bool {
+        let others = (0..self.workers).filter(|other| *other != worker);
+        others.map(|other| self.held.lengths[other].get(class)).any(|length| length > 0)
+    }
+
+    /// The mean of the lengths that workers told of what waits of a class; 1 if nothing does.
+    pub(super) fn mean_length(&self, class: usize) -> u64 {
+        let told = self.held.lengths.iter().map(|row| row.get(class)).filter(|length| *length > 0);
+        let (sum, count) = told.fold((0, 0), |(sum, count), length| (sum + length, count + 1));
+        u64::checked_div(sum, count).unwrap_or(1)
+    }
+
+    /// The part of a worker whose classes are sent as many packets each, as [`SharedLink::part`].
+    pub(crate) fn part_by_packets(&self, worker: usize) -> Part {
+        Part { sharing: Sharing::Packets, ..self.part(worker) }
+    }
+}
