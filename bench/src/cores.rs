@@ -75,7 +75,7 @@ const DISCIPLINES: [(&str, &str); 11] = [
     ("drr, shared", "discipline = { kind = \"drr\", buffer = 16384 }"),
     ("codel, shared", "discipline = { kind = \"codel\", limit = 16384 }"),
     ("fq-codel, shared", "discipline = { kind = \"fq-codel\", buffer = 16384 }"),
-    ("lct, the first worker's", "discipline = { kind = \"lct\", limit = 16384 }"),
+    ("lct, shared", "discipline = { kind = \"lct\", limit = 16384 }"),
 ];
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];

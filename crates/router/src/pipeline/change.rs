@@ -45,6 +45,7 @@ impl Pipeline {
         match change {
             LinkChange::Setting(change) => {
                 self.refuse_controlled(at, change)?;
+                sharing::check_link(self.settings.shares.as_ref(), at, &wanted)?;
                 let (link, mut egress) = self.outgoing(at);
                 link.set(now, change, &mut egress)?;
                 self.settings.links[at] = wanted;

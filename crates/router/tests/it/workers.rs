@@ -95,7 +95,19 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let [light, heavy] = window(&mut workers);
     near(light + heavy, 1.25e6 * wire);
 
-    let lct = parse_discipline("{ kind = \"lct\" }", &["light", "heavy"]).unwrap();
+    // LCT-UC is shared as long as it holds every class.
+    let lct = "{ kind = \"lct\", limit = 50, x_delay = { light = \"4ms\" } }";
+    let lct = parse_discipline(lct, &["light", "heavy"]).unwrap();
+    for worker in &mut workers {
+        worker.pipeline.change(now, &LinkChange::Discipline(lct.clone()).on("p1")).unwrap();
+    }
+    let [light, heavy] = window(&mut workers);
+    near(light + heavy, 1.25e6 * wire);
+    assert!((light / 1028.0 - 50.0).abs() < 2.0, "a packet in 4 ms over both: {light}");
+    let module2 = settings::Change::new("module2", settings::Value::Switch(false));
+    let refused = workers[0].pipeline.change(now, &LinkChange::Setting(module2).on("p1"));
+    assert!(matches!(refused, Err(CommandError::NeedsReload(_))), "{refused:?}");
+    let lct = parse_discipline("{ kind = \"lct\", module2 = false }", &["light", "heavy"]).unwrap();
     let refused = workers[0].pipeline.change(now, &LinkChange::Discipline(lct).on("p1"));
     assert!(matches!(refused, Err(CommandError::NeedsReload(_))), "{refused:?}");
     let refused = set_fairdrop(&mut workers[0], "groups", "class").unwrap_err();

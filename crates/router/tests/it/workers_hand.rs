@@ -20,7 +20,7 @@ fn links(list: &str) -> Vec<(&'static str, f64, String)> {
     );
     vec![
         ("a tree", 20.0, tree),
-        ("LCT-UC", 50.0, link("discipline = { kind = \"lct\" }\n")),
+        ("LCT-UC", 50.0, link("discipline = { kind = \"lct\", module2 = false }\n")),
         ("hosts", 50.0, link("discipline = { kind = \"pdrr\", fair = \"source\" }\n")),
         (
             "a shaper",
@@ -120,7 +120,7 @@ fn what_cannot_be_shared_is_as_exact_as_with_one_worker_and_keeps_the_order() {
 #[test]
 fn a_worker_that_does_not_come_costs_counted_packets_and_no_memory() {
     let link = "[router]\nworkers = 2\n[[link]]\nport = \"p1\"\nrate = \"50Mbit/s\"\n\
-                discipline = { kind = \"lct\" }\n";
+                discipline = { kind = \"lct\", module2 = false }\n";
     let mut workers = Bed::workers(2, link);
     offer(&mut workers, 2, Nanos::from_millis(20));
     let before = handed(&all(&mut workers));
@@ -177,7 +177,7 @@ fn commands_reach_the_link_and_its_subscribers_whoever_has_it() {
 
 #[test]
 fn workers_take_over_from_one_and_one_from_them() {
-    let link = "[[link]]\nport = \"p1\"\nrate = \"50Mbit/s\"\ndiscipline = { kind = \"lct\" }\n";
+    let link = "[[link]]\nport = \"p1\"\nrate = \"50Mbit/s\"\ndiscipline = { kind = \"lct\", module2 = false }\n";
     let two = format!("[router]\nworkers = 2\n{link}");
     let mut one = Bed::new(2, link);
     for n in 0..200 {

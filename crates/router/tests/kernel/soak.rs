@@ -77,9 +77,6 @@ fn config(random: &mut Random) -> RouterConfig {
     for port in ports.iter().filter(|port| **port != "lan") {
         let rate = 2 + random.below(30);
         let discipline = DISCIPLINES[random.below(DISCIPLINES.len() as u64) as usize];
-        // What a worker alone can have.
-        let discipline =
-            if workers == "2" && discipline.contains("lct") { DISCIPLINES[0] } else { discipline };
         text += &format!(
             "[[link]]\nport = \"{port}\"\nrate = \"{rate}Mbit/s\"\ndiscipline = {discipline}\n"
         );

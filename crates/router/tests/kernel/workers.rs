@@ -51,7 +51,7 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
         return;
     }
     let lct = "[[link]]\nport = \"wan\"\nrate = \"40Mbit/s\"\n\
-               discipline = { kind = \"lct\" }\n";
+               discipline = { kind = \"lct\", module2 = false }\n";
     let Some(lab) = Lab::several("workershand", &format!("{TWO}{lct}")) else { return };
     let handed = |snapshot: &Snapshot| {
         let ports = || snapshot.ports.iter();
@@ -139,7 +139,7 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     };
     router.send(rate(Some(BitRate::from_mbps(50)))).unwrap();
     router.send(rate(Some(BitRate(10)))).unwrap_err();
-    let lct = evenkeel_config::parse_discipline("{ kind = \"lct\" }", &["default"]).unwrap();
+    let lct = evenkeel_config::parse_discipline("{ kind = \"lct\", module2 = false }", &["default"]).unwrap();
     let error =
         router.send(Command::Change(LinkChange::Discipline(lct).on("wan"))).unwrap_err();
     assert!(error.to_string().contains("reload"), "{error}");
