@@ -36,13 +36,23 @@ pub(crate) struct Setup {
     pub(crate) backlog: u64,
     /// Every packet is the first of its flow, for as long as there are flows.
     pub(crate) first: bool,
-    /// All of it comes by the second of two workers, and the link is the first one's.
-    pub(crate) handed: bool,
+    pub(crate) workers: Workers,
+}
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Workers {
+    /// One, which has the link for itself.
+    One,
+    /// All comes by the second of two, and the link is the first one's: what both do is measured.
+    Handed,
+    /// All comes by the second of two, which share the link: the first one has nothing to do.
+    Shared,
 }
 
 impl Setup {
     const fn new(name: &'static str, link: &'static str, tables: &'static str, flows: u64) -> Self {
-        Self { name, link, tables, flows, backlog: 0, first: false, handed: false }
+        Self { name, link, tables, flows, backlog: 0, first: false, workers: Workers::One }
     }
 }
 
@@ -50,6 +60,8 @@ const WFQ: &str =
     "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
 const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \
                    \"10us\", c = \"50us\", d = \"200us\" } }";
+const WFQ_SHARED: &str = "rate = \"1000Gbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 256 }";
+const LCT_SHARED: &str = "rate = \"1000Gbit/s\"\ndiscipline = { kind = \"lct\", limit = 256 }";
 /// Never refuses: what admission costs is measured, not what it turns away.
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = \
                     131072, budget = false, expected_flows = false }";
@@ -61,7 +73,7 @@ const CODEL: &str = "discipline = { kind = \"codel\" }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links never refuse a packet; all but the last have no rate.
-pub(crate) const SETUPS: [Setup; 14] = [
+pub(crate) const SETUPS: [Setup; 16] = [
     Setup::new("fifo", "", "", 64),
     Setup::new("wfq-altq", WFQ, "", 64),
     Setup::new("lct", LCT, "", 64),
@@ -75,7 +87,15 @@ pub(crate) const SETUPS: [Setup; 14] = [
     // What is switched off should not be seen.
     Setup::new("fifo + fairdrop, off", "", "[fairdrop]\non = false\n", 64),
     Setup::new("codel", CODEL, "", 64),
-    Setup { handed: true, ..Setup::new("lct, handed to the first worker", LCT, "", 64) },
+    Setup {
+        workers: Workers::Handed,
+        ..Setup::new("lct, handed to the first worker", LCT, "", 64)
+    },
+    Setup {
+        workers: Workers::Shared,
+        ..Setup::new("wfq-altq, one of two workers", WFQ_SHARED, "", 64)
+    },
+    Setup { workers: Workers::Shared, ..Setup::new("lct, one of two workers", LCT_SHARED, "", 64) },
     Setup {
         backlog: 4_096,
         ..Setup::new("admission + pdrr, 64 k flows, 4 k packets wait", PDRR_BUSY, "", 65_536)
@@ -191,14 +211,15 @@ impl Forwarding {
             "" => String::new(),
             link => format!("[[link]]\nport = \"out\"\n{link}\n"),
         };
-        let workers = if setup.handed { 2 } else { 1 };
+        let workers = if setup.workers == Workers::One { 1 } else { 2 };
         let router = format!("[router]\ncycles = {accounts}\nworkers = {workers}\n");
         let text = format!("{router}{}{link}{}", include_str!("router.toml"), setup.tables);
         let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
         let now = Nanos::SECOND;
         let mut shares = WorkerShares::for_workers(&config).expect("workers can have it");
         let (pipeline, ports, [host, own_sink]) = worker(&config, shares.pop(), tsc);
-        let first = shares.pop().map(|first| worker(&config, Some(first), tsc));
+        let first = shares.pop().filter(|_| setup.workers == Workers::Handed);
+        let first = first.map(|first| worker(&config, Some(first), tsc));
         let (owner, sink) = match first {
             Some((pipeline, ports, [_, sink])) => (Some((pipeline, ports)), sink),
             None => (None, own_sink),

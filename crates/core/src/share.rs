@@ -38,9 +38,9 @@
 //! **By levels instead of weights**, the bytes of a window are filled into the columns one after
 //! the other: none gets any while one before it is left wanting.
 //!
-//! **By packets instead of bytes** a class weighs as much as what waits of it is long on average, so
-//! that all classes that want more are sent as many packets (`schedule/lct.rs`, whose classes may
-//! be held besides: `held.rs`).
+//! **By packets instead of bytes** a class weighs as much as what waits of it is long on average,
+//! so that all classes that want more are sent as many packets (`schedule/lct.rs`, whose classes
+//! may be held besides: `held.rs`).
 //!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
 //! has priority is granted first, in equal parts of what is there; the rest is filled into the
@@ -243,6 +243,8 @@ pub struct Part {
     worker: usize,
     /// Bytes that each class may send now, in units; negative is debt.
     credit: Vec<i64>,
+    /// Some class had such bytes when this window was taken over.
+    has_grants: bool,
     pot: i64,
     /// When the window of these credits is over.
     until: Nanos,
@@ -338,6 +340,7 @@ impl SharedLink {
         let part = Part {
             worker,
             credit: alloc::vec![0; classes],
+            has_grants: false,
             pot: 0,
             until: Nanos::ZERO,
             seen: u64::MAX,
@@ -480,6 +483,13 @@ impl Part {
         self.credit[class] > 0
     }
 
+    /// Whether any class may have a grant that is not used up. On a link with room to spare hardly
+    /// anything waits when a window begins, so there is none.
+    #[inline]
+    pub(crate) fn has_grants(&self) -> bool {
+        self.has_grants
+    }
+
     /// Whether a packet of any class may be sent.
     pub(crate) fn may_send_any(&self, now: Nanos) -> bool {
         self.pot > 0 && now < self.until
@@ -560,8 +570,11 @@ impl Part {
 
     /// What waits in a column, in bytes on the wire.
     pub(crate) fn waits(&mut self, link: &SharedLink, column: usize, bytes: u64) {
-        self.target[column] = self.sent[column].wrapping_add(bytes << 16);
-        link.publish_target(self, column);
+        let target = self.sent[column].wrapping_add(bytes << 16);
+        if self.target[column] != target {
+            self.target[column] = target;
+            link.publish_target(self, column);
+        }
     }
 
     /// A packet of a column is sent; the caller says what waits then.

@@ -39,6 +39,7 @@ mod by_class;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use super::bitmap::Bitmap;
 use super::shared::Common;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::audit::Promise;
@@ -169,6 +170,8 @@ pub struct Lct<P> {
     common: Option<Common>,
     /// The mean length on the wire of each class's packets, which the others are told.
     lengths: Vec<u32>,
+    /// Some class has a delay.
+    delays: bool,
     /// By how much a class is later for a worker that has just had it.
     grace: Nanos,
 }
@@ -201,6 +204,7 @@ impl<P: Packet> Lct<P> {
             total: Backlog::default(),
             common: None,
             lengths: Vec::new(),
+            delays: has_delays(&config, classes),
             grace: Nanos::ZERO,
             config,
         })
@@ -264,6 +268,9 @@ impl<P: Packet> Lct<P> {
     /// Gives a new DT to the empty classes among the `passed` from the pointer on whose own has
     /// passed. Classes with packets need no look: a search passes only those that are not due.
     fn rearm(&mut self, now: Nanos, passed: usize) {
+        if self.common.is_some() && !self.delays {
+            return;
+        }
         let to_end = passed.min(self.dt.len() - self.rr);
         for range in [self.rr..self.rr + to_end, 0..passed - to_end] {
             if let Some(common) = &self.common {
@@ -393,6 +400,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
                 queue.set_limit(limit);
             }
         }
+        self.delays = has_delays(&self.config, self.queues.len());
         Ok(if self.next_wake(now) < before { Wake::Now } else { Wake::No })
     }
 
@@ -424,52 +432,6 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     }
 }
 
-/// A set of classes, found in ring order.
-#[derive(Clone, Debug)]
-struct Bitmap {
-    words: Vec<u64>,
-    count: usize,
-}
-
-impl Bitmap {
-    fn new(classes: usize) -> Self {
-        Self { words: alloc::vec![0; classes.div_ceil(64)], count: 0 }
-    }
-
-    fn insert(&mut self, k: usize) {
-        let (word, bit) = (&mut self.words[k / 64], 1 << (k % 64));
-        self.count += usize::from(*word & bit == 0);
-        *word |= bit;
-    }
-
-    fn remove(&mut self, k: usize) {
-        let (word, bit) = (&mut self.words[k / 64], 1 << (k % 64));
-        self.count -= usize::from(*word & bit != 0);
-        *word &= !bit;
-    }
-
-    fn clear(&mut self) {
-        self.words.fill(0);
-        self.count = 0;
-    }
-
-    /// The members from `start` on, around the ring.
-    fn ring(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
-        let (split, high) = (start / 64, !0 << (start % 64));
-        let masks = [(split, high)]
-            .into_iter()
-            .chain((split + 1..self.words.len()).map(|w| (w, !0)))
-            .chain((0..split).map(|w| (w, !0)))
-            .chain([(split, !high)]);
-        masks.flat_map(|(w, mask)| {
-            let mut word: u64 = self.words[w] & mask;
-            core::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                (word != 0).then(|| {
-                    word &= word - 1;
-                    w * 64 + bit
-                })
-            })
-        })
-    }
+fn has_delays(config: &LctConfig, classes: usize) -> bool {
+    config.x_delay.first(classes).any(|x| x > Nanos::ZERO)
 }

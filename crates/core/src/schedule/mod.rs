@@ -9,6 +9,7 @@ use crate::units::{BitRate, Bytes, Nanos};
 mod ack_filter;
 pub mod afan;
 pub mod any;
+mod bitmap;
 pub mod buffer;
 mod calendar;
 pub mod codel;

@@ -30,6 +30,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
+use super::bitmap::Bitmap;
 use super::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
 use crate::reason::Reason;
@@ -113,6 +114,8 @@ pub struct Shared<P, Q> {
     account: Account,
     /// The queue after the one that was served last.
     next: usize,
+    /// Queues that may have packets; all others have none.
+    busy: Bitmap,
     /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find
     /// that: they do not look at every queue again.
     held_until: Nanos,
@@ -139,11 +142,13 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
             queues.join(Common { link: Arc::clone(&link), worker });
         }
         let account = Account::new(&queues, part, Self::IS_HELD);
+        let busy = Bitmap::new(queues.queues().into());
         let mut this = Self {
             queues,
             link,
             account,
             next: 0,
+            busy,
             held_until: Nanos::ZERO,
             grants_take: Nanos::ZERO,
             packets: PhantomData,
@@ -159,27 +164,25 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     }
 
     /// The queues that have packets, the next in turn first.
-    fn waiting(&self) -> impl Iterator<Item = usize> + Clone + '_ {
-        let queues = usize::from(self.queues.queues());
+    fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
         let first = if Q::ORDER == Order::Levels { 0 } else { self.next };
-        (first..queues).chain(0..first).filter(|queue| !self.queues.is_empty(*queue))
+        self.busy.ring(first).filter(|queue| !self.queues.is_empty(*queue))
     }
 
     /// The queue to be served now, and the column on whose grant.
     fn choose(&self, now: Nanos) -> Option<(usize, usize)> {
         let part = &self.account.part;
-        let mut waiting = self
-            .waiting()
-            .filter(|queue| self.queues.held_until(now, *queue).is_none())
-            .map(|queue| (queue, self.account.column(queue)));
-        // What nobody demanded is for those that have no grant.
-        let any = part.may_send_any(now).then(|| waiting.clone().next()).flatten();
-        let grant = |(queue, column)| Some((queue, grant::<P, Q>(part, column)?));
+        let is_held = |queue| self.queues.held_until(now, queue).is_some();
+        let mut waiting = self.waiting().filter(|queue| !is_held(*queue));
+        let first = waiting.next()?;
+        let with = |queue| Some((queue, grant::<P, Q>(part, self.account.column(queue))?));
         let granted = match Q::ORDER {
-            Order::Turns | Order::Held => waiting.find_map(grant),
-            Order::Levels => waiting.next().and_then(grant),
+            _ if !part.has_grants() => None,
+            Order::Levels => with(first),
+            Order::Turns | Order::Held => with(first).or_else(|| waiting.find_map(with)),
         };
-        granted.or(any)
+        // What nobody demanded is for those that have no grant.
+        granted.or_else(|| part.may_send_any(now).then(|| (first, self.account.column(first))))
     }
 
     /// When to look again, none of those that wait being served at `now`: at the next window; of
@@ -200,10 +203,9 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     /// Says what waits in a queue that may be held.
     #[inline]
     fn restate(&mut self, now: Nanos, queue: usize) {
-        if Self::IS_HELD {
-            let waiting = self.account.waiting[queue];
-            let due = self.queues.due_by(now, now + self.grants_take, queue, waiting);
-            self.account.states(&self.link, queue, due);
+        if let Some(waiting) = self.account.waiting.get(queue) {
+            let due = self.queues.due_by(now, now + self.grants_take, queue, *waiting);
+            self.account.part.waits(&self.link, queue, due);
         }
     }
 
@@ -229,17 +231,18 @@ struct Account {
     part: Part,
     /// The queue of each class.
     queues: Box<[u16]>,
-    /// Bytes on the wire that wait in each queue, where not all of them are told; else empty.
+    /// Bytes on the wire that wait in each queue of which not all are told: it may be held, and has
+    /// a column for itself.
     waiting: Box<[u64]>,
-    /// What was told of each of these queues.
-    told: Box<[u64]>,
 }
 
 impl Account {
     fn new<P: Packet>(queues: &impl ByClass<P>, part: Part, is_held: bool) -> Self {
-        let held = if is_held { usize::from(queues.queues()) } else { 0 };
-        let (waiting, told) = (alloc::vec![0; held].into(), alloc::vec![0; held].into());
-        Self { part, queues: queues.queues_of_classes().into(), waiting, told }
+        let of_classes = queues.queues_of_classes().into();
+        let (queues, columns) = (usize::from(queues.queues()), part.columns());
+        let alone = if queues > columns { columns - 1 } else { queues };
+        let waiting = alloc::vec![0; if is_held { alone } else { 0 }].into();
+        Self { part, queues: of_classes, waiting }
     }
 
     /// The column of a link that the packets of a queue are counted in.
@@ -279,15 +282,6 @@ impl Account {
         }
     }
 
-    /// Tells that of what waits in `queue` so many bytes are to be granted.
-    fn states(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
-        self.told[queue] = bytes;
-        let column = self.column(queue);
-        let last = if column + 1 == self.part.columns() { self.told.len() - 1 } else { column };
-        let all = self.told[column..=last].iter().sum();
-        self.part.waits(link, column, all);
-    }
-
     /// Takes dropped packets out of what waits, and hands them to `dropped`.
     fn telling<P: Packet>(
         &mut self,
@@ -303,7 +297,7 @@ impl Account {
 
 impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let Self { queues, link, account, held_until, .. } = self;
+        let Self { queues, link, account, busy, held_until, .. } = self;
         let queue = account.queue_of(&packet);
         if account.part.may_send_any(now)
             || grant::<P, Q>(&account.part, account.column(queue)).is_some()
@@ -313,6 +307,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
             *held_until = (*held_until).min(account.part.until());
         }
         account.came(link, queue, packet.wire_len().0);
+        busy.insert(queue);
         let treated = queues.enqueue(now, packet, &mut account.telling(link, dropped));
         self.restate(now, queue);
         treated
@@ -343,13 +338,16 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
                 account.gone(link, account.queue_of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
-            self.next = queue + 1;
+            self.next = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
             // None is left where all that waited there stood for too long, or another worker took
             // the turn of a queue that is held.
             let packet = queues.take(now, queue, &mut account.telling(link, dropped));
             if let Some(packet) = packet {
                 account.sent(link, account.queue_of(&packet), grant, packet.wire_len().0);
                 self.restate(now, queue);
+                if self.queues.is_empty(queue) {
+                    self.busy.remove(queue);
+                }
                 return Some(packet);
             }
         }
@@ -399,7 +397,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
             into(packet);
         });
         if Self::IS_HELD {
-            (0..account.waiting.len()).for_each(|queue| account.states(link, queue, 0));
+            (0..account.waiting.len()).for_each(|queue| account.part.waits(link, queue, 0));
         }
     }
 

@@ -100,6 +100,7 @@ impl SharedLink {
                 part.credit[class] =
                     table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
             }
+            part.has_grants = part.credit.iter().any(|credit| *credit > 0);
             let pot = table.head.get(POT);
             if part.sharing == Sharing::Flows {
                 part.ahead = i64::try_from(table.head.get(AHEAD)).unwrap_or(i64::MAX);

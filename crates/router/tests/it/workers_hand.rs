@@ -177,7 +177,8 @@ fn commands_reach_the_link_and_its_subscribers_whoever_has_it() {
 
 #[test]
 fn workers_take_over_from_one_and_one_from_them() {
-    let link = "[[link]]\nport = \"p1\"\nrate = \"50Mbit/s\"\ndiscipline = { kind = \"lct\", module2 = false }\n";
+    let link = "[[link]]\nport = \"p1\"\nrate = \"50Mbit/s\"\n\
+                discipline = { kind = \"lct\", module2 = false }\n";
     let two = format!("[router]\nworkers = 2\n{link}");
     let mut one = Bed::new(2, link);
     for n in 0..200 {

@@ -139,7 +139,8 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     };
     router.send(rate(Some(BitRate::from_mbps(50)))).unwrap();
     router.send(rate(Some(BitRate(10)))).unwrap_err();
-    let lct = evenkeel_config::parse_discipline("{ kind = \"lct\", module2 = false }", &["default"]).unwrap();
+    let lct = "{ kind = \"lct\", module2 = false }";
+    let lct = evenkeel_config::parse_discipline(lct, &["default"]).unwrap();
     let error =
         router.send(Command::Change(LinkChange::Discipline(lct).on("wan"))).unwrap_err();
     assert!(error.to_string().contains("reload"), "{error}");
