@@ -243,7 +243,7 @@ pub struct Part {
     worker: usize,
     /// Bytes that each class may send now, in units; negative is debt.
     credit: Vec<i64>,
-    /// Some class had such bytes when this window was taken over.
+    /// Some class has such bytes.
     has_grants: bool,
     pot: i64,
     /// When the window of these credits is over.
@@ -483,8 +483,8 @@ impl Part {
         self.credit[class] > 0
     }
 
-    /// Whether any class may have a grant that is not used up. On a link with room to spare hardly
-    /// anything waits when a window begins, so there is none.
+    /// Whether any class has a grant that is not used up. On a link with room to spare hardly
+    /// anything waits when a window begins, so there is none for most of the time.
     #[inline]
     pub(crate) fn has_grants(&self) -> bool {
         self.has_grants
@@ -529,6 +529,9 @@ impl Part {
             self.came(link, granted, bytes);
         }
         self.credit[granted] -= units;
+        if self.credit[granted] <= 0 {
+            self.has_grants = self.credit.iter().any(|credit| *credit > 0);
+        }
         self.sent[granted] = self.sent[granted].wrapping_add(units as u64);
         link.publish_sent(self, granted);
     }

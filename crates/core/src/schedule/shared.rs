@@ -81,6 +81,11 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
     /// Of [`Order::Held`]: its queues are held together with those of the other workers.
     fn join(&mut self, _common: Common) {}
 
+    /// Of [`Order::Held`]: whether a queue has any delay, so that not all that waits is asked for.
+    fn is_delayed(&self, _queue: usize) -> bool {
+        false
+    }
+
     /// Of [`Order::Held`]: when a queue with packets is to be asked for again that may not be
     /// served at `now`. `None`: it may be.
     fn held_until(&self, _now: Nanos, _queue: usize) -> Option<Nanos> {
@@ -200,11 +205,11 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
         self.waiting().map(of_queue).min().unwrap_or(next)
     }
 
-    /// Says what waits in a queue that may be held.
+    /// Says what of a queue with a delay is to be granted.
     #[inline]
     fn restate(&mut self, now: Nanos, queue: usize) {
-        if let Some(waiting) = self.account.waiting.get(queue) {
-            let due = self.queues.due_by(now, now + self.grants_take, queue, *waiting);
+        if let Some(Waits { bytes, is_delayed: true }) = self.account.waiting.get(queue) {
+            let due = self.queues.due_by(now, now + self.grants_take, queue, *bytes);
             self.account.part.waits(&self.link, queue, due);
         }
     }
@@ -231,17 +236,26 @@ struct Account {
     part: Part,
     /// The queue of each class.
     queues: Box<[u16]>,
-    /// Bytes on the wire that wait in each queue of which not all are told: it may be held, and has
-    /// a column for itself.
-    waiting: Box<[u64]>,
+    /// What waits in each queue that may be held, and has a column for itself.
+    waiting: Box<[Waits]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    /// Bytes on the wire.
+    bytes: u64,
+    /// Not all of it is told: see [`Shared::restate`].
+    is_delayed: bool,
 }
 
 impl Account {
     fn new<P: Packet>(queues: &impl ByClass<P>, part: Part, is_held: bool) -> Self {
         let of_classes = queues.queues_of_classes().into();
-        let (queues, columns) = (usize::from(queues.queues()), part.columns());
-        let alone = if queues > columns { columns - 1 } else { queues };
-        let waiting = alloc::vec![0; if is_held { alone } else { 0 }].into();
+        let (all, columns) = (usize::from(queues.queues()), part.columns());
+        let alone = if all > columns { columns - 1 } else { all };
+        let waiting = (0..if is_held { alone } else { 0 })
+            .map(|queue| Waits { bytes: 0, is_delayed: queues.is_delayed(queue) });
+        let waiting = waiting.collect();
         Self { part, queues: of_classes, waiting }
     }
 
@@ -259,26 +273,32 @@ impl Account {
 
     #[inline]
     fn came(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
-        match self.waiting.get_mut(queue) {
-            Some(waiting) => *waiting += bytes,
-            None => self.part.came(link, self.column(queue), bytes),
+        if let Some(waiting) = self.waiting.get_mut(queue) {
+            waiting.bytes += bytes;
+            if waiting.is_delayed {
+                return;
+            }
         }
+        self.part.came(link, self.column(queue), bytes);
     }
 
     /// A packet is gone that nobody sent.
     #[inline]
     fn gone(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
-        match self.waiting.get_mut(queue) {
-            Some(waiting) => *waiting -= bytes,
-            None => self.part.gone(link, self.column(queue), bytes),
+        if let Some(waiting) = self.waiting.get_mut(queue) {
+            waiting.bytes -= bytes;
+            if waiting.is_delayed {
+                return;
+            }
         }
+        self.part.gone(link, self.column(queue), bytes);
     }
 
     #[inline]
     fn sent(&mut self, link: &SharedLink, queue: usize, grant: usize, bytes: u64) {
         self.part.sent(link, self.column(queue), grant, bytes);
         if let Some(waiting) = self.waiting.get_mut(queue) {
-            *waiting -= bytes;
+            waiting.bytes -= bytes;
         }
     }
 
@@ -343,7 +363,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
             // the turn of a queue that is held.
             let packet = queues.take(now, queue, &mut account.telling(link, dropped));
             if let Some(packet) = packet {
-                account.sent(link, account.queue_of(&packet), grant, packet.wire_len().0);
+                account.sent(link, queue, grant, packet.wire_len().0);
                 self.restate(now, queue);
                 if self.queues.is_empty(queue) {
                     self.busy.remove(queue);
@@ -378,10 +398,14 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         let wake = self.queues.set(now, change)?;
         self.weigh();
-        if Self::IS_HELD {
+        for (queue, waiting) in self.account.waiting.iter_mut().enumerate() {
+            waiting.is_delayed = self.queues.is_delayed(queue);
+            // One with a delay tells less of it when it is looked at next.
+            self.account.part.waits(&self.link, queue, waiting.bytes);
             self.held_until = Nanos::ZERO;
         }
-        Ok(wake)
+        // Of a queue that is held the others know as much as this one.
+        Ok(if Self::IS_HELD { Wake::Now } else { wake })
     }
 
     fn set_rate(&mut self, rate: Option<BitRate>) {

@@ -102,6 +102,10 @@ impl<P: Packet> ByClass<P> for Lct<P> {
         self.grace = Nanos(time.0 / 4);
     }
 
+    fn is_delayed(&self, queue: usize) -> bool {
+        self.x[queue] > Nanos::ZERO
+    }
+
     fn held_until(&self, now: Nanos, queue: usize) -> Option<Nanos> {
         let due = match &self.common {
             Some(Common { link, worker }) if self.x[queue] > Nanos::ZERO => {
@@ -113,10 +117,9 @@ impl<P: Packet> ByClass<P> for Lct<P> {
     }
 
     fn due_by(&self, now: Nanos, then: Nanos, queue: usize, waiting: u64) -> u64 {
-        let x = self.x[queue];
-        let begin = self.due(queue).max(now);
-        if x == Nanos::ZERO || begin > then {
-            return if begin > then { 0 } else { waiting };
+        let (x, begin) = (self.x[queue].max(Nanos(1)), self.due(queue).max(now));
+        if begin > then {
+            return 0;
         }
         let packets = 1 + (then - begin).0 / x.0;
         let head = self.queues[queue].head().map_or(0, |packet| packet.wire_len().0);
