@@ -102,6 +102,41 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
     assert!(lost < 10 && on - taken - lost < 100, "{on} {taken} {lost}");
 }
 
+/// A class of LCT-UC goes once in its time, whichever worker its packets meet: 16 flows, which both
+/// have, keep it busy.
+#[test]
+fn a_class_is_held_over_both_workers() {
+    if !has_tool("workers_held", "iperf3", "iperf3") {
+        return;
+    }
+    let lct = "[[link]]\nport = \"wan\"\nrate = \"100Mbit/s\"\n\
+               discipline = { kind = \"lct\", x_delay = \"2ms\" }\n";
+    let Some(lab) = Lab::several("workersheld", &format!("{TWO}{lct}")) else { return };
+    lab.ping("10.2.0.2", 5);
+    let server = lab.net.start("b", "iperf3 -s");
+    eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
+    let load = lab.net.start("a", "iperf3 -c 10.2.0.2 -u -P 16 -b 2M -l 500 -t 8");
+    let sent = || {
+        lab.snapshot().workers.iter().fold((0, Vec::new()), |(_, mut sent), worker| {
+            sent.push(worker.link("wan").unwrap().classes[0].sent_packets);
+            (worker.time_ns, sent)
+        })
+    };
+    eventually("both workers to send", || sent().1.iter().all(|sent| *sent > 50));
+    let (begin, before) = sent();
+    sleep(Duration::from_secs(4));
+    let (end, after) = sent();
+    drop((load, server));
+    let sent: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let turns = (end - begin) as f64 / 2e6;
+    let all = sent.iter().sum::<u64>() as f64;
+    println!("{sent:?} of {turns:.1}");
+    assert!(all <= turns + 3.0, "{sent:?} in {turns} times 2 ms");
+    // A machine that is busy with other things takes turns away.
+    assert!(all > turns * 0.7, "{sent:?} in {turns} times 2 ms");
+    assert!(sent.iter().all(|sent| *sent as f64 > all * 0.3), "{sent:?}: both have their turns");
+}
+
 #[test]
 fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     if !has_tool("workers", "iperf3", "iperf3") {
