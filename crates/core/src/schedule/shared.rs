@@ -97,9 +97,6 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
         waiting
     }
 
-    /// Of [`Order::Held`]: none could be served at `now`, and no queue waits for a grant.
-    fn all_held(&mut self, _now: Nanos) {}
-
     /// Whether nothing waits in `queue`.
     fn is_empty(&self, queue: usize) -> bool;
 
@@ -211,15 +208,6 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
         if let Some(Waits { bytes, is_delayed: true }) = self.account.waiting.get(queue) {
             let due = self.queues.due_by(now, now + self.grants_take, queue, *bytes);
             self.account.part.waits(&self.link, queue, due);
-        }
-    }
-
-    /// Nothing that waits can be served at `now`.
-    fn none_goes(&mut self, now: Nanos) {
-        self.held_until = self.ready(now);
-        let is_held = |queue| self.queues.held_until(now, queue).is_some();
-        if Self::IS_HELD && self.waiting().all(is_held) {
-            self.queues.all_held(now);
         }
     }
 }
@@ -348,7 +336,7 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
                 self.account.part.at(&self.link, now);
                 chosen = self.choose(now);
                 if chosen.is_none() {
-                    self.none_goes(now);
+                    self.held_until = self.ready(now);
                     return None;
                 }
             }

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Ordering, Part, Row, SharedLink, Sharing};
+use super::{AtomicU64, Ordering, Part, Row, SharedLink, Sharing};
 use crate::units::Nanos;
 
 /// What the workers of a link have in common of classes that are held.
@@ -30,15 +30,24 @@ impl Held {
 }
 
 impl SharedLink {
+    /// Classes beyond the columns share the last one, and are held together.
+    fn column(&self, class: usize) -> usize {
+        class.min(self.classes - 1)
+    }
+
+    fn due_of(&self, class: usize) -> &AtomicU64 {
+        self.held.due.cell(self.column(class))
+    }
+
     /// From when on a class may be served.
     pub(crate) fn due(&self, class: usize) -> Nanos {
-        Nanos(self.held.due.get(class))
+        Nanos(self.due_of(class).load(Ordering::Relaxed))
     }
 
     /// A packet of a class, which is due at `now`, is about to be sent, and the next is not before
     /// `next`. `false`: another worker was faster, or it is not due.
     pub(crate) fn claim(&self, class: usize, now: Nanos, next: Nanos) -> bool {
-        let due = self.held.due.cell(class);
+        let due = self.due_of(class);
         let before = due.load(Ordering::Relaxed);
         before <= now.0
             && due.compare_exchange(before, next.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -47,33 +56,36 @@ impl SharedLink {
     /// The same for a worker: later by a `grace` for each other one with packets whose last turn
     /// is longer ago.
     pub(crate) fn due_for(&self, worker: usize, class: usize, grace: Nanos) -> Nanos {
-        let Held { due, lengths, turns } = &self.held;
+        let Held { lengths, turns, .. } = &self.held;
+        let class = self.column(class);
         let own = turns[worker].get(class);
         let before = lengths
             .iter()
             .zip(turns)
             .filter(|(length, turn)| length.get(class) > 0 && turn.get(class) < own)
             .count();
-        Nanos(due.get(class)).saturating_add(grace * before as u64)
+        self.due(class).saturating_add(grace * before as u64)
     }
 
     /// A worker sends a packet of a class at `now`.
     pub(crate) fn tell_turn(&self, worker: usize, class: usize, now: Nanos) {
-        self.held.turns[worker].set(class, now.0);
+        self.held.turns[worker].set(self.column(class), now.0);
     }
 
     /// A class need not wait longer than until `due`.
     pub(crate) fn hasten(&self, class: usize, due: Nanos) {
-        self.held.due.cell(class).fetch_min(due.0, Ordering::Relaxed);
+        self.due_of(class).fetch_min(due.0, Ordering::Relaxed);
     }
 
     /// What waits of a class at a worker has this mean length; `None`: nothing waits.
     pub(crate) fn tell_length(&self, worker: usize, class: usize, length: Option<u32>) {
+        let class = self.column(class);
         self.held.lengths[worker].set(class, length.map_or(0, |length| u64::from(length.max(1))));
     }
 
     /// Whether packets of a class wait at other workers.
     pub(crate) fn waits_elsewhere(&self, worker: usize, class: usize) -> bool {
+        let class = self.column(class);
         let others = (0..self.workers).filter(|other| *other != worker);
         others.map(|other| self.held.lengths[other].get(class)).any(|length| length > 0)
     }

@@ -192,11 +192,7 @@ fn what_is_held_goes_when_its_time_is_shortened_and_when_the_link_has_no_rate() 
     }
     router.run(Nanos::from_millis(30), &[], &[]);
     assert_eq!([0, 1].map(|class| router.times_of(class).len()), [1, 8]);
-    let change = Change::of("x_delay", Class(0), Value::Time(Nanos::from_millis(1)));
-    for at in 0..2 {
-        let (now, out) = (router.now, &mut router.outs[at]);
-        router.links[at].set(now, &change, out).unwrap();
-    }
+    set_delay(&mut router, 0, Nanos::from_millis(1));
     router.run(Nanos::from_millis(10), &[], &[]);
     assert_eq!(router.times_of(0).len(), 8);
     // Without a rate there are no grants; each class is held all the same.
@@ -208,10 +204,103 @@ fn what_is_held_goes_when_its_time_is_shortened_and_when_the_link_has_no_rate() 
     }
     let begin = router.now;
     (0..8).for_each(|turn| router.offer(turn % 2, 1, 1_000));
+    let wakes = router.links.iter().map(|link| link.next_wake().unwrap());
+    assert!(wakes.into_iter().all(|wake| wake >= begin + Nanos::from_millis(1)));
     router.run(Nanos::from_millis(30), &[], &[]);
     let times: Vec<_> = router.times_of(1).into_iter().filter(|at| *at >= begin).collect();
     assert_eq!(times.len(), 8);
     assert!(times.iter().max().unwrap().0 - times.iter().min().unwrap().0 >= x[1].0 * 7);
+    router.check_conservation();
+}
+
+#[test]
+fn a_worker_with_nothing_but_a_held_class_has_its_grants_in_time() {
+    let x = [Nanos::ZERO, Nanos::from_micros(500)];
+    let mut router = router(2, lct(&x));
+    let time = Nanos::from_millis(200);
+    router.run(time, &[(0, 0, 1_500), (1, 1, 700)], &[]);
+    let (sent, most) = (router.times_of(1).len(), 400);
+    assert!((most * 95 / 100..=most + 1).contains(&sent), "{sent} of {most}");
+}
+
+#[test]
+fn what_is_not_held_does_not_wait_for_what_is() {
+    let x = [Nanos::ZERO, Nanos::from_millis(800)];
+    let mut router = router(2, lct(&x));
+    (0..4).for_each(|turn| router.offer(turn % 2, 1, 1_000));
+    router.run(Nanos::from_millis(20), &[], &[]);
+    router.offer(0, 0, 1_000);
+    router.run(SharedLink::window_at(RATE) * 2, &[], &[]);
+    assert_eq!([0, 1].map(|class| router.times_of(class).len()), [1, 1]);
+}
+
+/// At both workers, as a command does it.
+fn set_delay(router: &mut Router, class: u16, x: Nanos) {
+    let change = Change::of("x_delay", Class(class), Value::Time(x));
+    for at in 0..2 {
+        let (now, out) = (router.now, &mut router.outs[at]);
+        router.links[at].set(now, &change, out).unwrap();
+    }
+}
+
+#[test]
+fn a_class_whose_delay_goes_has_its_share_at_once_and_one_whose_delay_comes_is_held() {
+    let x = [Nanos::ZERO, Nanos::from_millis(800)];
+    for is_busy in [false, true] {
+        let mut router = router(2, lct(&x));
+        let greedy: &[_] = if is_busy { &[(0, 0, 1_500)] } else { &[] };
+        router.offer(0, 1, 1_500);
+        router.run(Nanos::from_millis(1), greedy, &[]);
+        (0..60).for_each(|_| router.offer(1, 1, 1_500));
+        router.run(Nanos::from_millis(20), greedy, &[]);
+        assert_eq!(router.times_of(1).len(), 1);
+        set_delay(&mut router, 1, Nanos::ZERO);
+        // 60 packets take 0.74 ms, and twice that beside the other class.
+        router.run(Nanos::from_millis(2), greedy, &[]);
+        assert_eq!(router.times_of(1).len(), 61, "beside others: {is_busy}");
+        (0..60).for_each(|_| router.offer(1, 1, 1_500));
+        set_delay(&mut router, 1, Nanos::from_millis(5));
+        router.run(Nanos::from_millis(50), greedy, &[]);
+        let sent = router.times_of(1).len() - 61;
+        assert!((9..=12).contains(&sent), "{sent} in 50 ms, one in 5");
+        router.check_conservation();
+    }
+}
+
+#[test]
+fn a_discipline_that_has_just_begun_holds_nothing() {
+    let x = [Nanos::from_millis(800); 2];
+    let mut router = router(2, lct(&x));
+    (0..4).for_each(|turn| router.offer(turn % 2, 0, 1_000));
+    for round in 1..3 {
+        router.run(Nanos::from_millis(20), &[], &[]);
+        // Each worker begins for itself, and sends one.
+        assert!((round..=2 * round - 1).contains(&router.times_of(0).len()));
+        for at in 0..2 {
+            let part = DisciplineConfig::Lct(lct(&x));
+            let part = part.build_part(2, std::sync::Arc::clone(&router.shared), at).unwrap();
+            let (now, out) = (router.now, &mut router.outs[at]);
+            router.links[at].swap(now, part, out);
+        }
+    }
+}
+
+/// Classes beyond the columns of the link are held together.
+#[test]
+fn more_classes_than_columns_are_no_harm() {
+    let x = vec![Nanos::from_millis(1); 40];
+    let shared = std::sync::Arc::new(SharedLink::new(2, 2, Nanos::from_millis(5)));
+    shared.set_rate(Some(RATE));
+    let mut router = router(2, lct(&x));
+    for at in 0..2 {
+        let part = DisciplineConfig::Lct(lct(&x));
+        let part = part.build_part(40, std::sync::Arc::clone(&shared), at).unwrap();
+        let (now, out) = (router.now, &mut router.outs[at]);
+        router.links[at].swap(now, part, out);
+    }
+    (0..80).for_each(|turn| router.offer(turn % 2, turn as u16 % 40, 1_000));
+    router.run(Nanos::from_millis(150), &[], &[]);
+    assert!((0..40).all(|class| router.times_of(class).len() == 2));
     router.check_conservation();
 }
 

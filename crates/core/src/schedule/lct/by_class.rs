@@ -1,7 +1,7 @@
 //! What several workers share of LCT-UC: from when on each class may be served. Each has its own
 //! queues, and its own place in the round.
 
-use super::{Lct, LctConfig, Search};
+use super::{Lct, LctConfig};
 use crate::packet::Packet;
 use crate::schedule::DropSink;
 use crate::schedule::shared::{ByClass, Common, Order};
@@ -124,15 +124,6 @@ impl<P: Packet> ByClass<P> for Lct<P> {
         let packets = 1 + (then - begin).0 / x.0;
         let head = self.queues[queue].head().map_or(0, |packet| packet.wire_len().0);
         packets.saturating_mul(head).min(waiting)
-    }
-
-    fn all_held(&mut self, now: Nanos) {
-        self.look_at_others();
-        if self.config.rearm_empty
-            && let Some(Search { found: Err(_), passed }) = self.search(now)
-        {
-            self.rearm(now, passed);
-        }
     }
 
     fn take(&mut self, now: Nanos, queue: usize, _dropped: &mut dyn DropSink<P>) -> Option<P> {
