@@ -68,6 +68,7 @@
 //!
 //! Not implemented: grants by tag, groups of workers.
 
+mod cells;
 mod divide;
 mod held;
 #[cfg(test)]
@@ -86,7 +87,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::units::{BitRate, Bytes, Nanos};
-use held::Held;
+use cells::Held;
+pub(crate) use cells::Row;
 
 /// Fractions of a byte that are counted.
 const UNIT: u128 = 1 << 16;
@@ -101,34 +103,6 @@ const LEAST_BYTES: u128 = 8 * 1538;
 const UNUSED: u64 = 4;
 /// The most workers.
 pub const MAX_WORKERS: usize = 64;
-
-/// As many cells as lie together in two cache lines, which processors fetch in pairs: workers'
-/// cells do not share them.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Line([AtomicU64; 16]);
-
-/// A row of cells with lines of its own.
-#[derive(Debug)]
-pub(crate) struct Row(Vec<Line>);
-
-impl Row {
-    pub(crate) fn new(cells: usize) -> Self {
-        Self((0..cells.div_ceil(16)).map(|_| Line::default()).collect())
-    }
-
-    fn cell(&self, at: usize) -> &AtomicU64 {
-        &self.0[at / 16].0[at % 16]
-    }
-
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        self.cell(at).load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, at: usize, value: u64) {
-        self.cell(at).store(value, Ordering::Relaxed);
-    }
-}
 
 /// The grants of one window. Columns of `head`: see the constants.
 #[derive(Debug)]

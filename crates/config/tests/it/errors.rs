@@ -327,7 +327,7 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     refused(&link(pinning), "router.workers", 2, "pinning does not work with several workers");
     // What cannot be shared is the first worker's.
     for rest in [
-        "discipline = { kind = \"lct\" }",
+        "discipline = { kind = \"lct\", module2 = false }",
         "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"efm\"",
@@ -339,7 +339,8 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         let config = RouterConfig::parse(&text, "r.toml").unwrap();
         assert_eq!(config.unshared_links()[0].is_none(), rest.contains("pfq"), "{rest}");
     }
-    for shared in ["fifo", "wfq-altq", "afan", "priority", "qfq", "drr", "codel", "fq-codel"] {
+    for shared in ["fifo", "wfq-altq", "lct", "afan", "priority", "qfq", "drr", "codel", "fq-codel"]
+    {
         let rest = link(&format!("discipline = {{ kind = {shared:?} }}"));
         let text = format!("{rest}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
         let config = RouterConfig::parse(&text, "r.toml").unwrap();

@@ -5,29 +5,8 @@
 //! that it is not always the same, who sent a packet of the class of late comes a grace after those
 //! that have waited longer.
 
-use alloc::vec::Vec;
-
-use super::{AtomicU64, Ordering, Part, Row, SharedLink, Sharing};
+use super::{AtomicU64, Ordering, Part, SharedLink, Sharing};
 use crate::units::Nanos;
-
-/// What the workers of a link have in common of classes that are held.
-#[derive(Debug)]
-pub(super) struct Held {
-    /// From when on each class may be served.
-    pub(super) due: Row,
-    /// By worker, in lines of its own: the mean length on the wire of what waits of each class, or
-    /// 0 if nothing does.
-    lengths: Vec<Row>,
-    /// The same of when it last sent a packet of each class.
-    turns: Vec<Row>,
-}
-
-impl Held {
-    pub(super) fn new(workers: usize, classes: usize) -> Self {
-        let rows = || (0..workers).map(|_| Row::new(classes)).collect();
-        Self { due: Row::new(classes), lengths: rows(), turns: rows() }
-    }
-}
 
 impl SharedLink {
     /// Classes beyond the columns share the last one, and are held together.
@@ -44,19 +23,10 @@ impl SharedLink {
         Nanos(self.due_of(class).load(Ordering::Relaxed))
     }
 
-    /// A packet of a class, which is due at `now`, is about to be sent, and the next is not before
-    /// `next`. `false`: another worker was faster, or it is not due.
-    pub(crate) fn claim(&self, class: usize, now: Nanos, next: Nanos) -> bool {
-        let due = self.due_of(class);
-        let before = due.load(Ordering::Relaxed);
-        before <= now.0
-            && due.compare_exchange(before, next.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
     /// The same for a worker: later by a `grace` for each other one with packets whose last turn
     /// is longer ago.
     pub(crate) fn due_for(&self, worker: usize, class: usize, grace: Nanos) -> Nanos {
-        let Held { lengths, turns, .. } = &self.held;
+        let (lengths, turns) = (&self.held.lengths, &self.held.turns);
         let class = self.column(class);
         let own = turns[worker].get(class);
         let before = lengths
@@ -65,6 +35,15 @@ impl SharedLink {
             .filter(|(length, turn)| length.get(class) > 0 && turn.get(class) < own)
             .count();
         self.due(class).saturating_add(grace * before as u64)
+    }
+
+    /// A packet of a class, which is due at `now`, is about to be sent, and the next is not before
+    /// `next`. `false`: another worker was faster, or it is not due.
+    pub(crate) fn claim(&self, class: usize, now: Nanos, next: Nanos) -> bool {
+        let due = self.due_of(class);
+        let before = due.load(Ordering::Relaxed);
+        before <= now.0
+            && due.compare_exchange(before, next.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// A worker sends a packet of a class at `now`.
