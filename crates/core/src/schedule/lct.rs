@@ -381,10 +381,14 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         // What may go earlier than was told, now or at an earlier time, must be asked for again.
         let before = self.next_wake(now);
-        if change.key == "limit" {
+        if change.key == "limit" || self.common.is_some() {
             let mut config = self.config.clone();
             config.set_live(change, self.classes())?;
             check_held(config.limit.first(self.queues.len()))?;
+            if let Some((what, why)) = config.for_one_worker().filter(|_| self.common.is_some()) {
+                let message = alloc::format!("{what} works with workers = 1 only: {why}");
+                return Err(SettingError::Contradiction { key: change.key, message });
+            }
         }
         self.config.set_live(change, self.classes())?;
         for (k, queue) in self.queues.iter_mut().enumerate() {

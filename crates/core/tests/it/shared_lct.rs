@@ -325,4 +325,17 @@ fn what_holds_not_every_class_is_one_workers() {
         let error = build(config).unwrap_err().to_string();
         assert!(error.contains("that does not hold every class works with workers = 1 only"));
     }
+    // Nor does it become so while it is shared.
+    let mut part = DisciplineConfig::Lct(config())
+        .build_part::<evenkeel_core::packet::Descriptor>(2, shared, 0)
+        .unwrap();
+    let others = [
+        Change::new("module2", Value::Switch(false)),
+        Change::new("multi_backlog", Value::Word("min-x")),
+    ];
+    for change in others {
+        let error = part.set(Nanos::ZERO, &change).unwrap_err().to_string();
+        assert!(error.contains("works with workers = 1 only"), "{error}");
+    }
+    let _ = part.set(Nanos::ZERO, &Change::new("module2", Value::Switch(true))).unwrap();
 }
