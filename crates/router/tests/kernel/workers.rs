@@ -15,6 +15,13 @@ impl Lab {
         lab.start(rest);
         Some(lab)
     }
+
+    /// `iperf3 -s` behind `wan`, which listens, until it is dropped.
+    fn iperf3_server(&self) -> impl Sized + use<> {
+        let server = self.net.start("b", "iperf3 -s");
+        eventually("iperf3 to listen", || self.net.output("b", "ss -ltn").contains(":5201"));
+        server
+    }
 }
 
 /// What each worker forwarded from a port.
@@ -26,8 +33,7 @@ fn by_worker(snapshot: &Snapshot, port: &str) -> Vec<u64> {
 /// ports are random, and in one run of some hundred all of them are one worker's.
 fn both_forward(lab: &Lab) {
     let before = lab.snapshot();
-    let server = lab.net.start("b", "iperf3 -s");
-    eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
+    let server = lab.iperf3_server();
     let output = lab.net.output("a", "iperf3 -c 10.2.0.2 -P 32 -t 1 -f m");
     assert!(output.contains("receiver"), "{output}");
     drop(server);
@@ -74,8 +80,7 @@ fn a_link_of_the_first_worker_carries_what_comes_by_both() {
     assert!(trips / 12.0 < 5.0, "{trips} ms for twelve round trips");
     let (on, taken, _) = handed(&lab.snapshot());
     assert!(on > 0 && on == taken, "{on} {taken}");
-    let server = lab.net.start("b", "iperf3 -s");
-    eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
+    let server = lab.iperf3_server();
     let sent = |snapshot: &Snapshot| snapshot.link("wan").unwrap().classes[0].sent_packets;
     let wire = |snapshot: &Snapshot| snapshot.port("wan").unwrap().tx_bytes + 24 * sent(snapshot);
     let load = lab.net.start("a", "iperf3 -c 10.2.0.2 -P 48 -t 9 -C cubic");
@@ -113,8 +118,7 @@ fn a_class_is_held_over_both_workers() {
                discipline = { kind = \"lct\", x_delay = \"2ms\" }\n";
     let Some(lab) = Lab::several("workersheld", &format!("{TWO}{lct}")) else { return };
     lab.ping("10.2.0.2", 5);
-    let server = lab.net.start("b", "iperf3 -s");
-    eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
+    let server = lab.iperf3_server();
     let load = lab.net.start("a", "iperf3 -c 10.2.0.2 -u -P 16 -b 2M -l 500 -t 8");
     let sent = || {
         lab.snapshot().workers.iter().fold((0, Vec::new()), |(_, mut sent), worker| {
