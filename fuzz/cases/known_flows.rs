@@ -45,8 +45,17 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 /// What both routers are told beside the size of the memory: by name.
-pub(super) const TABLES: [(&str, &str); 6] = [
+pub(super) const TABLES: [(&str, &str); 7] = [
     ("plain", ""),
+    (
+        "more classes than are counted together",
+        "[[class]]\nname = \"rest\"\n[[class]]\nname = \"a\"\nmatch = [{ dscp = 46 }]\n\
+         [[class]]\nname = \"b\"\nmatch = [{ dscp = 1 }]\n[[class]]\nname = \"c\"\nmatch = \
+         [{ dscp = 2 }]\n[[class]]\nname = \"d\"\nmatch = [{ dscp = 3 }]\n[[class]]\nname = \
+         \"e\"\nmatch = [{ dscp = 4 }]\n[[class]]\nname = \"f\"\nmatch = [{ dscp = 5 }]\n\
+         [[class]]\nname = \"g\"\nmatch = [{ dscp = 6 }]\n[[class]]\nname = \"h\"\nmatch = \
+         [{ dscp = 10 }]\n",
+    ),
     (
         "classes and disciplines",
         "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
@@ -210,6 +219,9 @@ pub(super) fn hold_together(
         if step % 500 == 0 {
             let (ours, theirs) = (known.snapshot(), long.snapshot());
             assert_eq!(ours, theirs, "{name}, {flows}: step {step}");
+            let [ours, theirs] =
+                [&mut known, &mut long].map(|bed| bed.pipeline.busiest(bed.now, 100));
+            assert_eq!(ours, theirs, "{name}, {flows}: busiest, step {step}");
         }
     }
     forwarded

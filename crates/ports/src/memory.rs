@@ -11,36 +11,38 @@ use std::sync::{Arc, Mutex};
 
 use evenkeel_core::{Nanos, Reason};
 
-use crate::pool::{Frame, FramePool};
+use crate::pool::{Frame, FramePool, copy};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
 use crate::sys::lock;
 
 /// One direction: a ring of slots of equal size.
 #[derive(Debug)]
 struct Wire {
-    bytes: Box<[u8]>,
     slots: Box<[Slot]>,
-    slot: usize,
     head: usize,
     len: usize,
 }
 
-/// What a slot holds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Slot {
+    bytes: Box<[u8]>,
+    /// Length of the frame, bytes.
     len: u32,
     partial_checksum: bool,
 }
 
+impl Slot {
+    fn frame(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
 impl Wire {
-    fn new(slots: usize, slot: usize) -> Self {
-        Self {
-            bytes: vec![0; slots * slot].into_boxed_slice(),
-            slots: vec![Slot::default(); slots].into_boxed_slice(),
-            slot,
-            head: 0,
-            len: 0,
-        }
+    /// A ring of so many slots, for frames of up to `longest` bytes.
+    fn new(slots: usize, longest: usize) -> Self {
+        let bytes = vec![0; longest].into_boxed_slice();
+        let slot = Slot { bytes, len: 0, partial_checksum: false };
+        Self { slots: vec![slot; slots].into_boxed_slice(), head: 0, len: 0 }
     }
 
     /// Frames that it still takes.
@@ -48,27 +50,25 @@ impl Wire {
         self.slots.len() - self.len
     }
 
-    /// Sends a frame: there is room for it, and it is not longer than a slot.
+    /// Sends a frame, for which there is a slot; false if it is too long for that.
     #[inline]
-    fn push(&mut self, frame: &[u8], partial_checksum: bool) {
+    fn push(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let at = self.head + self.len;
         let at = if at < self.slots.len() { at } else { at - self.slots.len() };
-        let start = at * self.slot;
-        self.bytes[start..start + frame.len()].copy_from_slice(frame);
-        self.slots[at] = Slot { len: frame.len() as u32, partial_checksum };
+        let slot = &mut self.slots[at];
+        let Some(place) = slot.bytes.get_mut(..frame.len()) else { return false };
+        copy(frame, place);
+        (slot.len, slot.partial_checksum) = (frame.len() as u32, partial_checksum);
         self.len += 1;
+        true
     }
 
-    /// The first `count` frames that wait, in order: up to the end of the ring, and from its
-    /// beginning on.
-    fn waiting(&self, count: usize) -> [impl Iterator<Item = (&[u8], Slot)>; 2] {
+    /// The slots of the first `count` frames that wait, in order: up to the end of the ring, and
+    /// from its beginning on.
+    fn waiting(&self, count: usize) -> [&[Slot]; 2] {
         let count = count.min(self.len);
         let first = count.min(self.slots.len() - self.head);
-        [self.head..self.head + first, 0..count - first].map(|part| {
-            let bytes = &self.bytes[part.start * self.slot..part.end * self.slot];
-            let places = self.slots[part].iter().zip(bytes.chunks_exact(self.slot));
-            places.map(|(slot, place)| (&place[..slot.len as usize], *slot))
-        })
+        [&self.slots[self.head..self.head + first], &self.slots[..count - first]]
     }
 
     fn popped(&mut self, count: usize) {
@@ -113,8 +113,8 @@ impl MemoryPort {
         (right, right_mac): (&str, [u8; 6]),
     ) -> (Self, Self) {
         // Ethernet header and up to two tags.
-        let slot = options.mtu as usize + 22;
-        let wire = || Arc::new(Mutex::new(Wire::new(options.slots.max(1), slot)));
+        let longest = options.mtu as usize + 22;
+        let wire = || Arc::new(Mutex::new(Wire::new(options.slots.max(1), longest)));
         let (there, back) = (wire(), wire());
         let end = |name: &str, mac, receive, send| Self {
             name: name.to_owned(),
@@ -141,10 +141,9 @@ impl MemoryPort {
     /// be completed.
     pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let mut wire = lock(&self.send);
-        if frame.len() > wire.slot || wire.room() == 0 {
+        if wire.room() == 0 || !wire.push(frame, partial_checksum) {
             return false;
         }
-        wire.push(frame, partial_checksum);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += frame.len() as u64;
         true
@@ -153,7 +152,7 @@ impl MemoryPort {
     /// Receives one frame as bytes: what a test's host does.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let mut wire = lock(&self.receive);
-        let bytes = wire.waiting(1).into_iter().flatten().next()?.0.to_vec();
+        let bytes = wire.waiting(1)[0].first()?.frame().to_vec();
         wire.popped(1);
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += bytes.len() as u64;
@@ -172,6 +171,13 @@ impl MemoryPort {
     }
 }
 
+/// Counts a frame that `pool` has no buffer for.
+#[cold]
+fn refuse(counters: &mut PortCounters, slot: &Slot, pool: &FramePool) {
+    let too_long = slot.len as usize > pool.max_frame();
+    counters.drop_one(if too_long { Reason::FrameTooLong } else { Reason::NoBuffer });
+}
+
 impl Port for MemoryPort {
     fn name(&self) -> &str {
         &self.name
@@ -188,28 +194,27 @@ impl Port for MemoryPort {
             return 0;
         }
         let mut wire = lock(&self.receive);
-        let counters = &mut self.counters;
-        let (before, longest) = (out.len(), pool.max_frame());
-        let (taken, mut read) = (max.min(wire.len), 0);
+        let (before, taken) = (out.len(), max.min(wire.len));
+        if taken == 0 {
+            return 0;
+        }
         out.reserve(taken);
         for part in wire.waiting(taken) {
-            for (bytes, slot) in part {
-                if let Some(mut frame) = pool.alloc_from(bytes) {
-                    frame.set_partial_checksum(slot.partial_checksum);
-                    read += bytes.len() as u64;
-                    out.push(RxFrame::new(frame, now));
-                } else if bytes.len() > longest {
-                    counters.drop_one(Reason::FrameTooLong);
-                } else {
-                    counters.drop_one(Reason::NoBuffer);
+            for slot in part {
+                match pool.alloc_from(slot.frame()) {
+                    Some(mut frame) => {
+                        frame.set_partial_checksum(slot.partial_checksum);
+                        out.push(RxFrame::new(frame, now));
+                    }
+                    None => refuse(&mut self.counters, slot, pool),
                 }
             }
         }
         wire.popped(taken);
-        let received = out.len() - before;
-        counters.rx_frames += received as u64;
-        counters.rx_bytes += read;
-        received
+        let received = &out[before..];
+        self.counters.rx_frames += received.len() as u64;
+        self.counters.rx_bytes += received.iter().map(|rx| rx.frame.len() as u64).sum::<u64>();
+        received.len()
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
@@ -217,23 +222,25 @@ impl Port for MemoryPort {
             return 0;
         }
         let mut wire = lock(&self.send);
-        let (counters, taken) = (&mut self.counters, frames.len().min(wire.room()));
+        let wire = &mut *wire;
+        let taken = frames.len().min(wire.room());
         if taken < frames.len() {
-            counters.tx_blocked += 1;
+            self.counters.tx_blocked += 1;
         }
         let (mut sent, mut bytes) = (0, 0);
         frames.range(..taken).for_each(|frame| {
-            if frame.len() <= wire.slot {
-                wire.push(pool.bytes(frame), frame.partial_checksum());
+            if wire.push(pool.bytes(frame), frame.partial_checksum()) {
                 bytes += frame.len() as u64;
                 sent += 1;
-            } else {
-                counters.drop_one(Reason::PortRefused);
             }
+            pool.take_back(frame);
         });
-        pool.release_first(frames, taken);
-        counters.tx_frames += sent;
-        counters.tx_bytes += bytes;
+        frames.drain(..taken);
+        for _ in sent..taken {
+            self.counters.drop_one(Reason::PortRefused);
+        }
+        self.counters.tx_frames += sent as u64;
+        self.counters.tx_bytes += bytes;
         taken
     }
 

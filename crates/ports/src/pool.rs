@@ -34,6 +34,22 @@ pub const MAX_BUFFER: usize = 65_536;
 /// Bytes of what the kernel says of a frame: `struct virtio_net_hdr`.
 pub(crate) const DESCRIPTION: usize = 10;
 
+/// Copies a frame to a place of the same length. Short frames are copied without a call, which
+/// would take four times as long.
+#[inline]
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
+    const HALF: usize = 32;
+    if let HALF..=64 = from.len()
+        && let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+        && to.len() == from.len()
+    {
+        to[..HALF].copy_from_slice(first);
+        to[from.len() - HALF..].copy_from_slice(last);
+    } else {
+        to.copy_from_slice(from);
+    }
+}
+
 static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
 
 /// The memory of all buffers. The kernel may write into those that are lent to it, so there is
@@ -334,7 +350,7 @@ impl FramePool {
         }
         let index = self.free.pop()?;
         let start = index as usize * self.buffer + HEADROOM;
-        self.region.slice_mut(start, bytes.len()).copy_from_slice(bytes);
+        copy(bytes, self.region.slice_mut(start, bytes.len()));
         Some(self.frame(index, HEADROOM, bytes.len()))
     }
 
@@ -376,9 +392,9 @@ impl FramePool {
         frames.drain(..count);
     }
 
-    /// The buffer of a frame that nobody has from now on.
+    /// Gives the buffer of a frame back that nobody has from now on.
     #[inline]
-    fn take_back(&mut self, frame: &Frame) {
+    pub(crate) fn take_back(&mut self, frame: &Frame) {
         assert_eq!(frame.pool, self.id, "a frame returned to a pool it was not taken from");
         if self.is_super(frame) {
             self.free_rows.push(frame.index);
@@ -448,11 +464,6 @@ impl FramePool {
         }
         frame.len += more as u32;
         Some(self.region.slice_mut(start + old, more))
-    }
-
-    /// Cuts the frame to `len` bytes; a frame that is shorter stays as it is.
-    pub fn trim(&self, frame: &mut Frame, len: usize) {
-        frame.len = frame.len.min(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
     /// Puts `bytes` before the frame, into the headroom. False, and nothing changed, if there is no
@@ -585,7 +596,7 @@ mod tests {
         assert!(pool.append(&mut frame, b" after"));
         assert_eq!(pool.bytes(&frame), b"before middle after");
         pool.strip(&mut frame, 7);
-        pool.trim(&mut frame, 6);
+        frame.trim(6);
         assert_eq!(pool.bytes(&frame), b"middle");
         assert!(!pool.prepend(&mut frame, &[0; HEADROOM + 1]));
         assert!(!pool.append(&mut frame, &[0; 123]));

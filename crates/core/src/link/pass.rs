@@ -61,6 +61,39 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         treated
     }
 
+    /// As [`pass_on`](Self::pass_on) of all packets of a run at once, where the discipline [need
+    /// not be told](Scheduler::bypasses_untold). They are in the order in which they arrived, up to
+    /// `last`, and the caller's port has room for more than these. Nothing leaves before `floor`.
+    /// False: nothing has changed.
+    #[inline]
+    pub fn pass_all<Q: Packet>(
+        &mut self,
+        floor: Nanos,
+        packets: impl Iterator<Item = Q> + Clone,
+        last: Nanos,
+    ) -> bool {
+        let is_late = |first: Q| first.arrival() < floor.max(self.clock);
+        if !self.is_idle()
+            || self.ticks_by(last)
+            || !self.scheduler.bypasses_untold()
+            || packets.clone().next().is_none_or(is_late)
+        {
+            return false;
+        }
+        debug_assert!(packets.clone().map(|packet| packet.arrival()).is_sorted());
+        let mut run = Run::default();
+        run.begin();
+        for packet in packets {
+            if !Run::takes_kind(&packet) {
+                return false;
+            }
+            run.add(&packet);
+        }
+        self.clock = last;
+        self.count(&mut run);
+        true
+    }
+
     /// Tells the meters of a run of packets that [passed](Self::pass_on), and ends it.
     #[inline]
     pub fn count(&mut self, run: &mut Run) {

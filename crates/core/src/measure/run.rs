@@ -32,10 +32,13 @@ impl Run {
     /// Whether a packet that would leave at `at` can be counted with these.
     #[inline]
     pub(crate) fn takes(&self, at: Nanos, packet: &impl Packet) -> bool {
-        self.is_open
-            && packet.class().index() < CLASSES
-            && at <= packet.arrival()
-            && packet.segments() == 1
+        self.is_open && at <= packet.arrival() && Self::takes_kind(packet)
+    }
+
+    /// Whether such packets are counted together.
+    #[inline]
+    pub(crate) fn takes_kind(packet: &impl Packet) -> bool {
+        packet.class().index() < CLASSES && packet.segments() == 1
     }
 
     /// Adds a packet that it [takes](Self::takes).
@@ -53,8 +56,8 @@ impl Run {
             return;
         }
         for (passed, class) in self.passed.iter_mut().zip(0..) {
-            let Together { packets, bytes } = core::mem::take(passed);
-            if packets > 0 {
+            if passed.packets > 0 {
+                let Together { packets, bytes } = core::mem::take(passed);
                 tell(Class(class), packets, bytes);
             }
         }

@@ -359,6 +359,9 @@ macro_rules! disciplines {
             fn bypasses(&self) -> bool {
                 each_arm!($arms, self, s => s.bypasses())
             }
+            fn bypasses_untold(&self) -> bool {
+                each_arm!($arms, self, s => s.bypasses_untold())
+            }
             #[inline(always)]
             fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
                 each_arm!($arms, self, s => s.dequeue(now, dropped))

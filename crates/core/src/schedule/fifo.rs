@@ -114,6 +114,10 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
         self.queue.is_empty()
     }
 
+    fn bypasses_untold(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         self.queue.pop()
     }

@@ -182,6 +182,12 @@ pub trait Scheduler<P: Packet> {
         false
     }
 
+    /// Whether [`bypass`](Self::bypass) would say [`Treated::Queued`] of any packets now, one after
+    /// the other, and change nothing: they need not be told.
+    fn bypasses_untold(&self) -> bool {
+        false
+    }
+
     /// The next packet to send at `now`; `None` if empty or if all that waits is held. May drop.
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P>;
 

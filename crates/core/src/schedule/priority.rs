@@ -178,6 +178,10 @@ impl<P: Packet> Scheduler<P> for Priority<P> {
         self.busy == 0
     }
 
+    fn bypasses_untold(&self) -> bool {
+        self.busy == 0
+    }
+
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         self.pop(self.next()?)
     }

@@ -3,19 +3,20 @@
 
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
-use evenkeel_core::link::{Link, LinkConfig};
+use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::measure::Run;
 use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{Backlog, DropSink, Meters, Treated, Wake};
 use evenkeel_core::settings::Change;
 use evenkeel_core::settings::PerClass;
 use evenkeel_core::settings::SettingError;
-use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Scheduler};
 use proptest::prelude::*;
 
 /// A discipline that never lets a packet pass by.
@@ -255,6 +256,145 @@ proptest! {
         prop_assert_eq!(alone.qostat(), together.qostat());
         prop_assert_eq!(&alone_out.sent, &together_out.sent);
     }
+}
+
+/// A discipline with work of its own to do every 3 µs, and how often it has done it.
+struct Ticking<S>(S, u32);
+
+impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Ticking<S> {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        packet: TestPacket,
+        dropped: &mut dyn DropSink<TestPacket>,
+    ) -> Treated {
+        self.0.enqueue(now, packet, dropped)
+    }
+    fn bypass(&mut self, now: Nanos, packet: &dyn Packet) -> Option<Treated> {
+        self.0.bypass(now, packet)
+    }
+    fn bypasses(&self) -> bool {
+        self.0.bypasses()
+    }
+    fn bypasses_untold(&self) -> bool {
+        self.0.bypasses_untold()
+    }
+    fn dequeue(
+        &mut self,
+        now: Nanos,
+        dropped: &mut dyn DropSink<TestPacket>,
+    ) -> Option<TestPacket> {
+        self.0.dequeue(now, dropped)
+    }
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        self.0.next_wake(now)
+    }
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        self.1 += 1;
+        Some(Nanos((now.0 / 3_000 + 1) * 3_000))
+    }
+    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+        self.0.peek_len(now)
+    }
+    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.0.set(now, change)
+    }
+    fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
+        self.0.drain(into);
+    }
+    fn meters(&self) -> Meters {
+        self.0.meters()
+    }
+    fn busy_queues(&self) -> usize {
+        self.0.busy_queues()
+    }
+    fn class_backlog(&self, class: Class) -> Backlog {
+        self.0.class_backlog(class)
+    }
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+}
+
+/// A run: how much later each of its packets comes, its class and length; how much later than its
+/// first one links have advanced, and the room of the port.
+type Together = (Vec<(u64, u16, u64)>, Option<u64>, usize);
+
+fn together() -> impl Strategy<Value = Together> {
+    let class = prop_oneof![9 => 0u16..8, 1 => 8u16..10];
+    let packets = prop::collection::vec((0u64..900, class, 64u64..1_500), 1..6);
+    let room = prop_oneof![4 => Just(usize::MAX), 1 => 0usize..4];
+    (packets, prop::option::weighted(0.2, 1u64..2_000), room)
+}
+
+/// Runs that pass at once, or do not, against their packets one by one. How many passed.
+fn by_runs<S: Scheduler<TestPacket>>(build: impl Fn() -> S, runs: &[Together]) -> u32 {
+    let mut alone = Link::new(LinkConfig::default(), Ticking(build(), 0), 10).unwrap();
+    let mut all = Link::new(LinkConfig::default(), Ticking(build(), 0), 10).unwrap();
+    let (mut alone_out, mut all_out) = (Out::default(), Out::default());
+    let (mut now, mut id, mut passed) = (Nanos::ZERO, 0, 0);
+    for (packets, late, room) in runs {
+        (alone_out.room, all_out.room) = (*room, *room);
+        let mut run = Vec::new();
+        for (gap, class, length) in packets {
+            now += Nanos(*gap);
+            run.push(packet(id, *class, Bytes(*length), now));
+            id += 1;
+        }
+        let floor = late.map_or(Nanos::ZERO, |late| run[0].arrival() + Nanos(late));
+        let passes = *room > run.len() && all.pass_all(floor, run.iter().cloned(), now);
+        passed += u32::from(passes);
+        for packet in run {
+            let at = floor.max(packet.arrival());
+            let _ = alone.enqueue(at, packet.clone(), &mut alone_out);
+            if passes {
+                all_out.transmitted(at, packet);
+            } else {
+                let _ = all.enqueue(at, packet, &mut all_out);
+            }
+        }
+        now = now.max(floor);
+        assert_eq!(alone.qostat(), all.qostat());
+        assert_eq!((alone.held(), alone.next_wake()), (all.held(), all.next_wake()));
+        assert_eq!(alone.scheduler().1, all.scheduler().1, "ticks");
+        assert_eq!(alone_out.sent, all_out.sent);
+        // What the port had no room for goes when it has.
+        (alone_out.room, all_out.room) = (usize::MAX, usize::MAX);
+        if id % 3 == 0 {
+            alone.advance(now, &mut alone_out);
+            all.advance(now, &mut all_out);
+        }
+    }
+    passed
+}
+
+proptest! {
+    /// Packets that pass together are sent and counted as one by one: where the port has little
+    /// room, some are late or have a class that no run knows, one waits, or the discipline has
+    /// something to do meanwhile.
+    #[test]
+    fn a_run_that_passes_at_once_is_as_its_packets_one_by_one(
+        runs in prop::collection::vec(together(), 1..60),
+    ) {
+        by_runs(|| Fifo::new(FifoConfig::packets(5)).unwrap(), &runs);
+        let priority = || {
+            let level = PerClass::new(vec![3, 1, 2], 0);
+            let config = PriorityConfig { level, limit: 5, classes: 10 };
+            Priority::new(config).unwrap()
+        };
+        by_runs(priority, &runs);
+        let lct = || Lct::new(LctConfig::with_delays(vec![Nanos(700); 10])).unwrap();
+        assert_eq!(by_runs(lct, &runs), 0, "a discipline that has to be told of each");
+    }
+}
+
+#[test]
+fn most_runs_pass_at_once() {
+    let run = || (vec![(90, 0, 64), (0, 1, 300), (5, 7, 1_500)], None, usize::MAX);
+    let runs: Vec<Together> = std::iter::repeat_with(run).take(100).collect();
+    let passed = by_runs(|| Fifo::new(FifoConfig::packets(5)).unwrap(), &runs);
+    // All but the first and those that meet a tick, every 3 µs of 9.5.
+    assert!((94..=97).contains(&passed), "{passed}");
 }
 
 #[test]

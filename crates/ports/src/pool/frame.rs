@@ -85,6 +85,19 @@ impl Frame {
         !self.partial_checksum() && self.segments == 1
     }
 
+    /// Cuts the frame to `len` bytes; one that is shorter stays as it is.
+    #[inline]
+    pub fn trim(&mut self, len: usize) {
+        self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
+    /// The frame, [cut](Self::trim) to `len` bytes.
+    #[inline]
+    pub fn trimmed(mut self, len: usize) -> Self {
+        self.trim(len);
+        self
+    }
+
     /// Sets what [`Frame::partial_checksum`] tells.
     pub const fn set_partial_checksum(&mut self, partial: bool) {
         // What the kernel said of it holds no longer, if it is complete.

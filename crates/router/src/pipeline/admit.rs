@@ -11,8 +11,8 @@ use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
 use super::known::KnownPacket;
-use super::packet::{PacketRecord, QueuedPacket, leaving, wire_len_of};
-use super::parsed::Classifier;
+use super::packet::{PacketRecord, QueuedPacket, UnroutedPacket, leaving, wire_len_of};
+use super::parsed::{Classifier, Parsed};
 use super::port::PortSlot;
 use super::store::Store;
 use super::subscribers::Behind;
@@ -136,6 +136,32 @@ impl PortSlot {
             _ => self.link.scheduler().last_place(),
         };
         (treated, queue)
+    }
+
+    /// Lets a run of packets of known flows pass a [plain](Self::is_plain) link together, if
+    /// nothing has to be decided of any: the caller gives their frames to `tx`. Nothing enters
+    /// before `advanced`. False: nothing has changed.
+    #[inline]
+    pub(super) fn passes_all(
+        &mut self,
+        parsed: &[Parsed],
+        packets: &[UnroutedPacket],
+        advanced: Nanos,
+    ) -> bool {
+        let (count, framing, port) = (parsed.len(), self.link.framing(), self.index.0);
+        let known = |at: usize| {
+            let (Parsed::Known(probe), packet) = (parsed.get(at)?, packets.get(at)?) else {
+                return None;
+            };
+            Some(KnownPacket::new(probe, packet.arrival, port, framing))
+        };
+        let Some(last) = packets[..count].last().map(|packet| packet.arrival) else { return true };
+        let all = (0..count).map_while(known);
+        if self.tx_room() <= count || !self.link.pass_all(advanced, all, last) {
+            return false;
+        }
+        self.busiest.see_all(count, known);
+        true
     }
 
     /// Frames that `tx` still takes.

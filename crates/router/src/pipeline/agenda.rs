@@ -83,6 +83,12 @@ impl Agenda {
         self.last_round
     }
 
+    /// The time up to which all links have advanced.
+    #[inline]
+    pub(super) const fn advanced(&self) -> Nanos {
+        self.advanced
+    }
+
     /// The time at which a packet that arrived at `arrival` enters its link.
     #[inline]
     pub(super) fn entry_time(&self, arrival: Nanos) -> Nanos {

@@ -25,13 +25,22 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::admission::FlowTables;
 use super::fairdrop::FairDrop;
-use super::flow_cache::Probe;
+use super::flow_cache::{Found, Probe};
 use super::packet::{UnroutedPacket, VECTOR};
 use super::parsed::{PacketMeta, Parsed};
 use super::port::PortSlot;
 
 /// Packets for which prefetching routes is not worth its time.
 const FEW: usize = 4;
+
+/// The flows that were found.
+#[inline]
+fn found(parsed: &[Parsed]) -> impl Iterator<Item = &Probe> {
+    parsed.iter().filter_map(|parsed| match parsed {
+        Parsed::Known(probe) if probe.is_found() => Some(probe),
+        _ => None,
+    })
+}
 
 impl Pipeline {
     /// Parses a vector of packets and looks up their routes, in their order.
@@ -114,12 +123,15 @@ impl Pipeline {
         match *last {
             Some((way, tables)) if way == probe.way => tables,
             _ => {
-                let link = self.ports[self.flow_cache.port(probe.way)].link_at;
-                let tables = self.ports[link].tables();
+                let tables = self.tables_of(probe.way);
                 *last = Some((probe.way, tables));
                 tables
             }
         }
+    }
+
+    fn tables_of(&self, way: u16) -> FlowTables<'_> {
+        self.ports[self.ports[self.flow_cache.port(way)].link_at].tables()
     }
 
     /// Finds the packets of known flows, and parses those of which no flow can be known. Whether
@@ -131,31 +143,47 @@ impl Pipeline {
         packets: &[UnroutedPacket],
         parsed: &mut Vec<Parsed>,
     ) -> (bool, usize, usize) {
+        self.probe_all(packets, parsed);
+        let Found { known, others, ways } = self.flow_cache.find_all(parsed);
+        let unknown = packets.len() - known - others;
+        if others > 0 {
+            for (parsed, packet) in parsed.iter_mut().zip(packets) {
+                if let Parsed::Other = parsed {
+                    *parsed = self.parse(&packet.frame);
+                }
+            }
+        }
+        if let Some(fairdrop) = &self.fairdrop {
+            found(parsed).for_each(|probe| fairdrop.prefetch(probe.hash));
+        }
+        // Nearly always all go one way.
+        let (least, most) = ways;
+        let nobody_asks = least == most && !self.tables_of(least).are_asked();
+        (!nobody_asks && self.begin_flows(parsed), known, unknown)
+    }
+
+    /// Says of which packets a flow may be known.
+    #[inline(never)] // so that it has the registers for itself
+    fn probe_all(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) {
         parsed.extend(packets.iter().map(|packet| {
             let bytes = self.pool.bytes(&packet.frame);
             let probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
             probe.map_or(Parsed::Other, Parsed::Known)
         }));
-        let (mut fetches, mut known, mut unknown, mut last) = (false, 0, 0, None);
-        for (parsed, packet) in parsed.iter_mut().zip(packets) {
-            let Parsed::Known(probe) = parsed else {
-                *parsed = self.parse(&packet.frame);
-                continue;
-            };
-            if !self.flow_cache.find(probe) {
-                unknown += 1;
-                continue;
-            }
-            known += 1;
+    }
+
+    /// Begins to look for known flows where links keep something of them. Whether something is on
+    /// its way from memory.
+    #[inline]
+    fn begin_flows(&self, parsed: &[Parsed]) -> bool {
+        let (mut fetches, mut last) = (false, None);
+        for probe in found(parsed) {
             let tables = self.tables_after(probe, &mut last);
             if tables.are_asked() {
                 fetches |= tables.begin(probe.hash, probe.places);
             }
-            if let Some(fairdrop) = &self.fairdrop {
-                fairdrop.prefetch(probe.hash);
-            }
         }
-        (fetches, known, unknown)
+        fetches
     }
 
     /// The port with the link that a packet leaves by: of the port that its own is joined with, or

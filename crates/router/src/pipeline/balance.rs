@@ -59,7 +59,7 @@ impl Pipeline {
         at: Nanos,
     ) {
         let source = self.ports[hop.port].mac;
-        self.pool.trim(&mut packet.frame, headers.frame_len());
+        packet.frame.trim(headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = (|| {
             if packet.frame.partial_checksum() {

@@ -70,6 +70,21 @@ impl Busiest {
         }
     }
 
+    /// The same of `count` packets, one after the other; `packet` makes one of them.
+    #[inline]
+    pub(super) fn see_all<P: Packet>(
+        &mut self,
+        count: usize,
+        mut packet: impl FnMut(usize) -> Option<P>,
+    ) {
+        let (mut at, count) = (self.left, count as u64);
+        while at <= count {
+            packet(at as usize - 1).iter().for_each(|packet| self.look(packet));
+            at += self.left;
+        }
+        self.left = at - count;
+    }
+
     #[cold]
     fn look(&mut self, packet: &dyn Packet) {
         // xorshift64: nobody gains by knowing it.

@@ -30,6 +30,7 @@
 use std::cell::Cell;
 
 use evenkeel_core::packet::{Ecn, Places};
+use evenkeel_core::schedule::tree::UNKNOWN;
 use evenkeel_core::{Class, read_ahead};
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::usual::{Usual, UsualFlow};
@@ -37,6 +38,8 @@ use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::Frame;
 use evenkeel_ports::zeroed::Zeroed;
 use zerocopy::FromZeros;
+
+use super::parsed::Parsed;
 
 /// The places of a bucket.
 const PLACES: usize = 4;
@@ -62,6 +65,12 @@ impl Way {
         stations[..6].copy_from_slice(&destination.0);
         stations[6..].copy_from_slice(&source.0);
         Self { stations, port: port as u16, mtu: mtu.min(u16::MAX.into()) as u16 }
+    }
+
+    /// Whether it takes a packet.
+    #[inline]
+    pub(super) const fn takes(&self, probe: &Probe) -> bool {
+        probe.ttl > 1 && probe.ip_len <= self.mtu
     }
 }
 
@@ -110,7 +119,7 @@ impl Guess {
 }
 
 /// A packet whose flow may be known, and what is known of it once it has been
-/// [found](FlowCache::find).
+/// [found](Finder::find).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) flow: UsualFlow,
@@ -121,6 +130,8 @@ pub(super) struct Probe {
     pub(super) class: Class,
     /// The number of its way.
     pub(super) way: u16,
+    /// Whose the packet is, on the way to a link with a tree of subscribers.
+    pub(super) subscriber: u32,
     /// Its place in the bucket.
     at: u8,
     pub(super) ip_len: u16,
@@ -207,18 +218,19 @@ impl FlowCache {
     /// is on its way from memory.
     #[inline]
     pub(super) fn probe(&self, bytes: &[u8], frame: &Frame, port: PortIndex) -> Option<Probe> {
-        let Usual { flow, ip_len, ttl, ecn } = Usual::of(bytes)?;
         if !frame.is_plain() {
             return None;
         }
+        let Usual { flow, ip_len, ttl, ecn } = Usual::of(bytes)?;
         let flow = flow.received_by(port);
         let bucket = self.bucket(flow);
         read_ahead(&self.buckets, bucket);
         if self.has_guesses.get() {
             read_ahead(&self.guesses, bucket);
         }
-        let (bucket, class, places) = (bucket as u32, Class(0), Places::UNKNOWN);
-        Some(Probe { flow, hash: 0, bucket, places, class, way: NO_WAY, at: 0, ip_len, ttl, ecn })
+        let (bucket, hash, class, at) = (bucket as u32, 0, Class(0), 0);
+        let (places, way, subscriber) = (Places::UNKNOWN, NO_WAY, UNKNOWN);
+        Some(Probe { flow, hash, bucket, places, class, way, subscriber, at, ip_len, ttl, ecn })
     }
 
     #[inline]
@@ -226,30 +238,33 @@ impl FlowCache {
         self.hasher.words(flow.words()) as usize & (self.buckets.len() - 1)
     }
 
-    /// Finds the flow of a packet, if its way was found out before; whether it was. The flow keeps
-    /// its place. What is found [holds](Self::holds) for the packets of a vector.
-    #[inline]
-    pub(super) fn find(&self, probe: &mut Probe) -> bool {
-        let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
-        let flow = probe.flow.words();
-        let holds = |place: &Place| place.flow == flow && place.epoch == self.epoch;
-        let Some((at, place)) = places.iter().enumerate().find(|(_, place)| holds(place)) else {
-            return false;
-        };
-        probe.at = at as u8;
-        if self.has_guesses.get()
-            && let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize)
-        {
-            probe.places = guesses[at].get();
+    /// [Finds](Finder::find) the flows of a vector.
+    #[inline(never)] // so that it has the registers for itself
+    pub(super) fn find_all(&self, parsed: &mut [Parsed]) -> Found {
+        let finder = self.finder();
+        let mut found = Found { known: 0, others: 0, ways: (u16::MAX, 0) };
+        for parsed in parsed {
+            let Parsed::Known(probe) = parsed else {
+                found.others += 1;
+                continue;
+            };
+            if finder.find(probe) {
+                found.known += 1;
+                let (least, most) = found.ways;
+                found.ways = (probe.way.min(least), probe.way.max(most));
+            }
         }
-        let way = place.way.get() & !CAME;
-        place.way.set(way | CAME);
-        (probe.hash, probe.class, probe.way) = (place.hash, Class(place.class), way);
-        true
+        found
     }
 
-    /// Where the tables of its link have the flow of a packet that was [found](Self::find). It need
-    /// not be true: also of a flow whose place another has taken meanwhile.
+    #[inline]
+    fn finder(&self) -> Finder<'_> {
+        let guesses = if self.has_guesses.get() { &self.guesses[..] } else { &[] };
+        Finder { buckets: &self.buckets, guesses, epoch: self.epoch }
+    }
+
+    /// Where the tables of its link have the flow of a packet that was [found](Finder::find). It
+    /// need not be true: also of a flow whose place another has taken meanwhile.
     #[inline]
     pub(super) fn note(&self, probe: &Probe, places: Places) {
         if probe.places != places
@@ -269,15 +284,20 @@ impl FlowCache {
     /// The outgoing port of a way.
     #[inline]
     pub(super) fn port(&self, way: u16) -> usize {
-        let (Way { port, .. }, _) = self.ways[usize::from(way) % WAYS];
-        port.into()
+        self.way_of(way).port.into()
     }
 
-    /// The way of a packet that was [found](Self::find); `None`: it does not take this packet.
+    /// The way of a packet that was [found](Finder::find); `None`: it does not take this packet.
     #[inline]
     pub(super) fn way(&self, probe: &Probe) -> Option<&Way> {
-        let (way, _) = &self.ways[usize::from(probe.way) % WAYS];
-        (probe.ttl > 1 && probe.ip_len <= way.mtu).then_some(way)
+        let way = self.way_of(probe.way);
+        way.takes(probe).then_some(way)
+    }
+
+    /// The way of a number.
+    #[inline]
+    pub(super) fn way_of(&self, way: u16) -> &Way {
+        &self.ways[usize::from(way) % WAYS].0
     }
 
     /// Remembers where the packets go that look like this one.
@@ -357,6 +377,45 @@ impl FlowCache {
     }
 }
 
+/// What was found of the flows of a vector.
+pub(super) struct Found {
+    /// Packets whose flow is known, and those of which none can be.
+    pub(super) known: usize,
+    pub(super) others: usize,
+    /// The least and the greatest number of their ways.
+    pub(super) ways: (u16, u16),
+}
+
+/// Finds flows in a [`FlowCache`].
+struct Finder<'a> {
+    buckets: &'a [Bucket],
+    /// None where nobody reads them.
+    guesses: &'a [Guesses],
+    epoch: u32,
+}
+
+impl Finder<'_> {
+    /// Finds the flow of a packet, if its way was found out before; whether it was. The flow keeps
+    /// its place. What is found [holds](FlowCache::holds) for the packets of a vector.
+    #[inline]
+    fn find(&self, probe: &mut Probe) -> bool {
+        let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
+        let flow = probe.flow.words();
+        let holds = |place: &Place| place.flow == flow && place.epoch == self.epoch;
+        let Some((at, place)) = places.iter().enumerate().find(|(_, place)| holds(place)) else {
+            return false;
+        };
+        probe.at = at as u8;
+        if let Some(Guesses(guesses)) = self.guesses.get(probe.bucket as usize) {
+            probe.places = guesses[at].get();
+        }
+        let way = place.way.get() & !CAME;
+        place.way.set(way | CAME);
+        (probe.hash, probe.class, probe.way) = (place.hash, Class(place.class), way);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use evenkeel_ports::FramePool;
@@ -392,7 +451,7 @@ mod tests {
             let held = self.pool.alloc_from(&bytes).unwrap();
             let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
             self.pool.release(held);
-            if self.cache.find(&mut probe) {
+            if self.cache.finder().find(&mut probe) {
                 let way = self.cache.way(&probe).unwrap();
                 assert_eq!((way.port, probe.hash), (flow % 3, u64::from(flow)));
                 assert_eq!(self.cache.port(probe.way), usize::from(flow % 3));

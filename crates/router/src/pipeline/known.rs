@@ -3,6 +3,7 @@
 
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::link::Framing;
 use evenkeel_core::packet::{Ecn, Places};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_net::{PortIndex, rewrite};
@@ -35,7 +36,7 @@ impl Pipeline {
         } else {
             self.meter.stage(Stage::Judge);
         }
-        self.pool.trim(&mut packet.frame, frame_len(probe));
+        packet.frame.trim(frame_len(probe));
         let subscriber = self.subscriber_before(way.port.into(), &packet.frame);
         let bytes = self.pool.bytes_mut(&packet.frame);
         if let Err(reason) = rewrite::forward_usual(bytes, &way.stations) {
@@ -46,9 +47,9 @@ impl Pipeline {
         self.ports[packet.port.index()].count.forwarded += 1;
         let link = self.ports[usize::from(way.port)].link_at;
         let framing = self.ports[link].link.framing();
-        let (port, arrival) = (way.port, packet.arrival);
-        let wire_len = framing.of(probe.ip_len.into()).0 as u32;
-        let known = KnownPacket { probe, port, arrival, wire_len, subscriber };
+        let arrival = packet.arrival;
+        let mut known = KnownPacket::new(probe, arrival, way.port, framing);
+        known.subscriber = subscriber;
         self.enqueue_at(link, known.record(packet.frame), known.pin(), arrival);
     }
 }
@@ -66,7 +67,14 @@ pub(super) struct KnownPacket<'a> {
     pub(super) subscriber: u32,
 }
 
-impl KnownPacket<'_> {
+impl<'a> KnownPacket<'a> {
+    /// On its way to a link by `port`, whose line adds to it as `framing` says.
+    #[inline(always)] // what is not asked for is not made
+    pub(super) fn new(probe: &'a Probe, arrival: Nanos, port: u16, framing: Framing) -> Self {
+        let wire_len = framing.of(probe.ip_len.into()).0 as u32;
+        Self { probe, port, arrival, wire_len, subscriber: probe.subscriber }
+    }
+
     /// What is known of it where it waits.
     #[inline(always)] // or it is copied once more
     pub(super) fn record(&self, frame: Frame) -> PacketRecord {

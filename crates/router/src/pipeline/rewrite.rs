@@ -38,7 +38,7 @@ impl Pipeline {
             return self.rewrite_and_serve(packet, hop, at);
         }
         let source = out.mac;
-        self.pool.trim(&mut packet.frame, meta.frame_len());
+        packet.frame.trim(meta.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = rewrite::decrement_ttl_at(bytes, meta.l3, meta.version)
             .and_then(|_| rewrite::set_macs(bytes, source, hop.mac));
@@ -60,7 +60,7 @@ impl Pipeline {
         };
         let out = &self.ports[hop.port];
         let (source, mtu) = (out.mac, hop.mtu);
-        self.pool.trim(&mut packet.frame, headers.frame_len());
+        packet.frame.trim(headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = (|| {
             if !packet.originated {

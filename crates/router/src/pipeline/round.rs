@@ -148,12 +148,14 @@ impl Pipeline {
             }
             self.look_ahead(vector, &mut parsed);
             self.meter.looked_ahead(vector.len());
-            let mut parsed = parsed.as_slice();
+            let mut parsed = parsed.as_mut_slice();
             loop {
                 if straight {
                     self.forward_straight(&mut parsed, &mut packets);
                 }
-                let Some((first, others)) = parsed.split_first() else { break };
+                let Some((first, others)) = std::mem::take(&mut parsed).split_first_mut() else {
+                    break;
+                };
                 let Some(packet) = packets.next() else { break };
                 parsed = others;
                 if watched {

@@ -1,21 +1,21 @@
 //! Packets of [known](super::flow_cache) flows where nobody judges or measures them on their way,
 //! from their port to their link.
 //!
-//! One look at a packet is enough: who sent it to whom on the wire is compared, time to live,
-//! checksum and addresses are changed, and the link has it. Nearly always the next one comes by the
-//! same port and leaves by the same link, so what holds for these is asked once for a run of
-//! packets. Whatever is not as expected ends the run and goes
-//! [the way of all others](Pipeline::receive), with nothing changed; what both ways do to a packet,
-//! a test holds to each other.
+//! Who sent a packet to whom on the wire is compared, time to live, checksum and addresses are
+//! changed, and the link has it. Nearly always the next one comes by the same port and leaves by
+//! the same link, so what holds for these is asked once for a run of packets: all are rewritten,
+//! then all enter the link, each step in a loop that is small enough for the registers. Where the
+//! link has nothing to decide about any of them they pass it together.
+//!
+//! Whatever is not as expected ends the run and goes [the way of all others](Pipeline::receive),
+//! with nothing changed; what both ways do to a packet, a test holds to each other.
 
 use std::vec::Drain;
 
-use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Pin, Verdict};
-use evenkeel_core::measure::Run;
 use evenkeel_core::packet::Places;
-use evenkeel_core::schedule::tree::UNKNOWN;
-use evenkeel_net::{PortIndex, frame, rewrite};
+use evenkeel_core::{Nanos, measure};
+use evenkeel_net::{frame, rewrite};
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
@@ -24,12 +24,23 @@ use super::packet::{PacketRecord, UnroutedPacket};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
 
-/// Why a run of packets ended.
+/// Packets of known flows, one after the other, that came by one port and leave by another, and
+/// have been rewritten for it.
+#[derive(Default)]
+struct Run {
+    /// How many they are.
+    count: usize,
+    /// Whether some frame is longer than its packet.
+    is_padded: bool,
+    /// The port they leave by, and that of its link.
+    port: u16,
+    link: usize,
+}
+
+/// Why packets of a run stopped entering their link.
 enum End {
-    /// There is no other packet, or the next one takes another way.
+    /// There is no other.
     Over,
-    /// Something about the next packet is not as usual. Nothing has changed.
-    Unusual,
     /// The link's admission does not let this one pass, at that time.
     Held(PacketRecord, Verdict, Nanos),
     /// The link is another worker's.
@@ -49,80 +60,132 @@ impl Pipeline {
     #[inline]
     pub(super) fn forward_straight(
         &mut self,
-        parsed: &mut &[Parsed],
+        parsed: &mut &mut [Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
-        while let [Parsed::Known(probe), ..] = parsed
-            && let Some(received) = packets.as_slice().first().map(|packet| packet.port)
-            && self.flow_cache.holds()
-        {
-            let port = self.flow_cache.port(probe.way);
-            let link = self.ports[port].link_at;
-            match self.forward_run(parsed, packets, received, (port as u16, link)) {
-                End::Over => {}
-                End::Unusual => return,
-                End::Held(queued, verdict, at) => self.hold(link, queued, verdict, at),
-                End::Others(queued, pin) => self.hand_on(link, None, queued, pin),
+        while self.flow_cache.holds() {
+            let run = self.rewrite_run(parsed, packets.as_slice());
+            if run.count == 0 {
+                return;
             }
+            let (known, others) = std::mem::take(parsed).split_at_mut(run.count);
+            *parsed = others;
+            self.enter_run(&run, known, packets);
         }
     }
 
-    /// Forwards packets that come by the port `received` and leave by `port`, as long as all is as
-    /// usual. Their link is that of the port `link`.
-    #[inline]
-    fn forward_run(
-        &mut self,
-        parsed: &mut &[Parsed],
-        packets: &mut Drain<'_, UnroutedPacket>,
-        received: PortIndex,
-        (port, link): (u16, usize),
-    ) -> End {
-        let from = &self.ports[received.index()];
-        let own = from.mac.bits();
+    /// Rewrites the packets at the head of a vector, as long as all is as usual and they come and
+    /// leave by the ports of the first.
+    #[inline(never)] // so that it has the registers for itself
+    fn rewrite_run(&mut self, parsed: &mut [Parsed], packets: &[UnroutedPacket]) -> Run {
+        let Self { pool, ports, flow_cache, addresses, .. } = self;
+        let ([Parsed::Known(first), ..], [UnroutedPacket { port: received, .. }, ..]) =
+            (&*parsed, packets)
+        else {
+            return Run::default();
+        };
+        let from = &ports[received.index()];
         if !from.up || from.peer.is_some() {
-            return End::Unusual;
+            return Run::default();
         }
-        let Self { pool, ports, flow_cache, addresses, agenda, admissions, classifier, .. } = self;
-        let slot = &mut ports[link];
-        let framing = slot.link.framing();
-        let (plain, looked_at) = (slot.is_plain(), slot.is_looked_at());
-        let (mut count, mut bytes_received) = (0, 0);
-        let mut run = Run::default();
-        let end = loop {
-            let (Some(packet), [next, others @ ..]) = (packets.as_slice().first(), *parsed) else {
-                break End::Over;
-            };
-            let Parsed::Known(probe) = next else { break End::Unusual };
-            if packet.port != received {
-                break End::Over;
+        let own = from.mac.bits();
+        let (mut number, mut way) = (first.way, flow_cache.way_of(first.way));
+        let port = way.port;
+        let link = ports[usize::from(port)].link_at;
+        let behind = ports[link].behind.is_some();
+        let (mut count, mut bytes_received, mut bytes_needed) = (0, 0, 0);
+        for (parsed, packet) in parsed.iter_mut().zip(packets) {
+            let Parsed::Known(probe) = parsed else { break };
+            if packet.port != *received {
+                break;
             }
             // Asked for once: that they are this frame's is checked each time.
             let bytes = pool.bytes_mut(&packet.frame);
             let stations = frame::station_bits(bytes);
             if stations.is_none_or(|(to, from)| to != own || addresses.is_port(from)) {
-                break End::Unusual;
+                break;
             }
-            let Some(way) = flow_cache.way(probe) else { break End::Unusual };
-            if way.port != port {
-                break End::Over;
+            if number != probe.way {
+                number = probe.way;
+                way = flow_cache.way_of(number);
+                if way.port != port {
+                    break;
+                }
             }
-            let subscriber = if plain { UNKNOWN } else { whose_before(slot, bytes) };
+            if !way.takes(probe) {
+                break;
+            }
+            if behind {
+                probe.subscriber = whose_before(&ports[link], bytes);
+            }
             if rewrite::forward_usual(bytes, &way.stations).is_err() {
-                break End::Unusual;
+                break;
             }
-            *parsed = others;
+            count += 1;
+            bytes_received += bytes.len();
+            bytes_needed += frame_len(probe);
+        }
+        ports[received.index()].count.forwarded(count as u64, bytes_received as u64);
+        Run { count, is_padded: bytes_received > bytes_needed, port, link }
+    }
+
+    /// Rewritten packets, of which is known what `known` says, enter their link.
+    #[inline]
+    fn enter_run(
+        &mut self,
+        run: &Run,
+        mut known: &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+    ) {
+        let Self { ports, agenda, .. } = self;
+        let slot = &mut ports[run.link];
+        if slot.is_plain() && slot.passes_all(known, packets.as_slice(), agenda.advanced()) {
+            let packets = packets.by_ref().take(run.count);
+            if run.is_padded {
+                slot.tx.extend(packets.zip(known).map(|(packet, parsed)| match parsed {
+                    Parsed::Known(probe) => packet.frame.trimmed(frame_len(probe)),
+                    _ => packet.frame,
+                }));
+            } else {
+                slot.tx.extend(packets.map(|packet| packet.frame));
+            }
+            return agenda.touch(run.link);
+        }
+        loop {
+            match self.enter_some(run, &mut known, packets) {
+                End::Over => return,
+                End::Held(queued, verdict, at) => self.hold(run.link, queued, verdict, at),
+                End::Others(queued, pin) => self.hand_on(run.link, None, queued, pin),
+            }
+        }
+    }
+
+    /// Packets of a run enter their link one by one, as long as it takes them.
+    #[inline]
+    fn enter_some(
+        &mut self,
+        &Run { port, link, .. }: &Run,
+        known: &mut &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+    ) -> End {
+        let Self { pool, ports, flow_cache, agenda, admissions, classifier, .. } = self;
+        let slot = &mut ports[link];
+        let framing = slot.link.framing();
+        let (plain, looked_at) = (slot.is_plain(), slot.is_looked_at());
+        let (mut entered, mut run) = (false, measure::Run::default());
+        let end = loop {
+            let [Parsed::Known(probe), others @ ..] = *known else { break End::Over };
+            *known = others;
             let Some(UnroutedPacket { mut frame, arrival, .. }) = packets.next() else {
                 break End::Over;
             };
-            count += 1;
-            bytes_received += frame.len() as u64;
-            pool.trim(&mut frame, frame_len(probe));
-            let wire_len = framing.of(probe.ip_len.into()).0 as u32;
-            let mut packet = KnownPacket { probe, port, arrival, wire_len, subscriber };
+            frame.trim(frame_len(probe));
+            let mut packet = KnownPacket::new(probe, arrival, port, framing);
             let at = agenda.entry_time(arrival);
             if plain {
                 let (_, queue) = slot.enter_known(&mut run, &packet, frame, at, pool);
                 flow_cache.note(probe, Places { queue, ..probe.places });
+                entered = true;
                 continue;
             }
             if slot.is_others {
@@ -142,12 +205,12 @@ impl Pipeline {
             };
             slot.tell_treated(at, treated, lists);
             flow_cache.note(probe, Places { listed: slot.last_listed(), queue });
+            entered = true;
         };
         slot.link.count(&mut run);
-        if count > u64::from(matches!(end, End::Held(..) | End::Others(..))) {
+        if entered {
             agenda.touch(link);
         }
-        ports[received.index()].count.forwarded(count, bytes_received);
         end
     }
 }

@@ -4,8 +4,9 @@
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
+use evenkeel_router::pipeline::LinkState;
 
-use crate::common::{Bed, Udp, host_mac, v4};
+use crate::common::{Bed, Udp, host_mac, router_mac, udp, v4};
 use crate::corpus::replay;
 
 #[path = "../../../../fuzz/cases/known_flows.rs"]
@@ -35,6 +36,51 @@ fn remembered_and_looked_up_packets_cannot_be_told_apart() {
             assert!(forwarded > 3_000, "{}: {forwarded} frames", tables.0);
         }
     }
+}
+
+/// Runs of packets that pass a link together, where the port has room for all, for some, and for
+/// none.
+#[test]
+fn a_port_that_fills_up_gets_known_flows_as_others() {
+    let [mut known, mut long] =
+        [64, 0].map(|flows| Bed::new(2, &format!("[router]\nflow_cache = {flows}")));
+    let mut waited = 0;
+    for step in 0..300u16 {
+        // Just as many as there is room for, or some number.
+        for flow in 0..if step / 60 % 2 == 0 { 32 } else { (step * 7) % 40 } {
+            for bed in [&mut known, &mut long] {
+                bed.send(0, 1, Udp { port: 5_000 + flow % 4, ..Udp::default() });
+            }
+        }
+        let pause = Nanos::from_micros(50);
+        assert_eq!(known.pass(pause), long.pass(pause), "step {step}");
+        // 512 frames fit between the port and who receives from it.
+        if step % 60 == 59 {
+            assert_eq!(known.received(1), long.received(1), "step {step}");
+        }
+        let (ours, theirs) = (known.snapshot(), long.snapshot());
+        assert_eq!(ours, theirs, "step {step}");
+        waited = waited.max(ours.links[1].queued);
+    }
+    assert!(waited > 0, "the port was never full");
+}
+
+/// As those of VLANs of one interface have.
+#[test]
+fn ports_with_the_same_address_are_counted_each() {
+    let mut bed = Bed::new(3, "[router]\nflow_cache = 64");
+    let state = LinkState { mac: router_mac(0), mtu: 1_500, up: true };
+    bed.pipeline.set_link(bed.now, PortIndex(1), Some(state));
+    for _ in 0..10 {
+        for from in [0, 0, 1, 0, 1, 1, 1] {
+            let macs = (host_mac(from), router_mac(0));
+            bed.inject(from, &udp(macs, v4(from, 2), v4(2, 2), Udp::default()));
+        }
+        bed.round();
+    }
+    let snapshot = bed.snapshot();
+    assert_eq!([0, 1].map(|port| snapshot.ports[port].rx_packets), [30, 40]);
+    assert_eq!(bed.received(2).len(), 70);
 }
 
 /// The kernel has to hear that a neighbour is used which may have gone, also by known flows.
