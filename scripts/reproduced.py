@@ -273,7 +273,7 @@ def readme(stored):
 def live():
     """name of what forwarded -> column -> frame size -> text, of what `make bench` printed."""
     found, size = {}, None
-    for text in LIVE.read_text().splitlines():
+    for text in map(str.strip, LIVE.read_text().splitlines()):
         if match := re.match(r"frames of (\d+) bytes", text):
             size = int(match[1])
         elif match := re.match(r"(.+?) {2,}(\d+) +\([^)]*\) +(.*)", text):
