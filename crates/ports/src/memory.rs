@@ -23,7 +23,7 @@ struct Wire {
     len: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Slot {
     bytes: Box<[u8]>,
     /// Length of the frame, bytes.
@@ -40,9 +40,9 @@ impl Slot {
 impl Wire {
     /// A ring of so many slots, for frames of up to `longest` bytes.
     fn new(slots: usize, longest: usize) -> Self {
-        let bytes = vec![0; longest].into_boxed_slice();
-        let slot = Slot { bytes, len: 0, partial_checksum: false };
-        Self { slots: vec![slot; slots].into_boxed_slice(), head: 0, len: 0 }
+        let slot =
+            || Slot { bytes: vec![0; longest].into_boxed_slice(), len: 0, partial_checksum: false };
+        Self { slots: std::iter::repeat_with(slot).take(slots).collect(), head: 0, len: 0 }
     }
 
     /// Frames that it still takes.

@@ -39,14 +39,12 @@ pub(crate) const DESCRIPTION: usize = 10;
 #[inline]
 pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
     const HALF: usize = 32;
-    if let HALF..=64 = from.len()
-        && let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
-        && to.len() == from.len()
-    {
-        to[..HALF].copy_from_slice(first);
-        to[from.len() - HALF..].copy_from_slice(last);
-    } else {
-        to.copy_from_slice(from);
+    match (from.first_chunk::<HALF>(), from.last_chunk::<HALF>()) {
+        (Some(first), Some(last)) if from.len() <= 2 * HALF => {
+            to[..HALF].copy_from_slice(first);
+            to[from.len() - HALF..].copy_from_slice(last);
+        }
+        _ => to.copy_from_slice(from),
     }
 }
 
@@ -564,6 +562,16 @@ impl FramePool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_of_any_length_are_copied_and_nothing_else() {
+        let bytes: Vec<u8> = (1..=200).collect();
+        for length in 0..bytes.len() {
+            let mut to = [0; 200];
+            copy(&bytes[..length], &mut to[..length]);
+            assert_eq!((&to[..length], &to[length..]), (&bytes[..length], &[0; 200][length..]));
+        }
+    }
 
     /// One stands where a pool was taken away, in a moment when memory may be short.
     #[test]

@@ -19,48 +19,75 @@ use evenkeel_core::settings::SettingError;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Scheduler};
 use proptest::prelude::*;
 
-/// A discipline that never lets a packet pass by.
-struct Long<S>(S);
+/// A discipline that does as another one but for this.
+struct But<S> {
+    queues: S,
+    /// Whether it lets packets pass by.
+    passes: bool,
+    /// How often it has done work of its own, every 3 µs, if it has any.
+    ticks: Option<u32>,
+}
 
-impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Long<S> {
+impl<S> But<S> {
+    /// Every packet waits in it.
+    fn long(queues: S) -> Self {
+        Self { queues, passes: false, ticks: None }
+    }
+
+    fn ticking(queues: S) -> Self {
+        Self { queues, passes: true, ticks: Some(0) }
+    }
+}
+
+impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for But<S> {
     fn enqueue(
         &mut self,
         now: Nanos,
         packet: TestPacket,
         dropped: &mut dyn DropSink<TestPacket>,
     ) -> Treated {
-        self.0.enqueue(now, packet, dropped)
+        self.queues.enqueue(now, packet, dropped)
+    }
+    fn bypass(&mut self, now: Nanos, packet: &dyn Packet) -> Option<Treated> {
+        if self.passes { self.queues.bypass(now, packet) } else { None }
+    }
+    fn bypasses_untold(&self) -> bool {
+        self.passes && self.queues.bypasses_untold()
     }
     fn dequeue(
         &mut self,
         now: Nanos,
         dropped: &mut dyn DropSink<TestPacket>,
     ) -> Option<TestPacket> {
-        self.0.dequeue(now, dropped)
+        self.queues.dequeue(now, dropped)
     }
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
-        self.0.next_wake(now)
+        self.queues.next_wake(now)
+    }
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        *self.ticks.as_mut()? += 1;
+        Some(Nanos((now.0 / 3_000 + 1) * 3_000))
     }
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
-        self.0.peek_len(now)
+        self.queues.peek_len(now)
     }
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
-        self.0.set(now, change)
+        self.queues.set(now, change)
     }
     fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
-        self.0.drain(into);
+        self.queues.drain(into);
     }
     fn meters(&self) -> Meters {
-        self.0.meters()
+        self.queues.meters()
     }
     fn busy_queues(&self) -> usize {
-        self.0.busy_queues()
+        self.queues.busy_queues()
     }
     fn class_backlog(&self, class: Class) -> Backlog {
-        self.0.class_backlog(class)
+        self.queues.class_backlog(class)
     }
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.queues.name()
     }
 }
 
@@ -98,10 +125,10 @@ fn op() -> impl Strategy<Value = Op> {
 fn both_ways<S: Scheduler<TestPacket>>(
     build: impl Fn() -> S,
     ops: &[Op],
-    alike: impl Fn(&Link<TestPacket, S>, &Out, &Link<TestPacket, Long<S>>, &Out),
+    alike: impl Fn(&Link<TestPacket, S>, &Out, &Link<TestPacket, But<S>>, &Out),
 ) {
     let mut short = Link::new(LinkConfig::default(), build(), 4).unwrap();
-    let mut long = Link::new(LinkConfig::default(), Long(build()), 4).unwrap();
+    let mut long = Link::new(LinkConfig::default(), But::long(build()), 4).unwrap();
     let (mut short_out, mut long_out) = (Out::default(), Out::default());
     let mut now = Nanos::ZERO;
     for (id, op) in (0..).zip(ops) {
@@ -133,7 +160,7 @@ fn both_ways<S: Scheduler<TestPacket>>(
 fn exactly<S: Scheduler<TestPacket>>(
     short: &Link<TestPacket, S>,
     short_out: &Out,
-    long: &Link<TestPacket, Long<S>>,
+    long: &Link<TestPacket, But<S>>,
     long_out: &Out,
 ) {
     assert_eq!(short_out.sent, long_out.sent);
@@ -167,7 +194,7 @@ proptest! {
         let build = || WfqAltq::new(config.clone()).unwrap();
         both_ways(build, &ops, |short, short_out, long, long_out| {
             exactly(short, short_out, long, long_out);
-            let (short, long) = (short.scheduler(), &long.scheduler().0);
+            let (short, long) = (short.scheduler(), &long.scheduler().queues);
             assert!(short.ring().eq(long.ring()));
             assert!((0..4).all(|queue| short.quota(queue) == long.quota(queue)));
         });
@@ -187,7 +214,7 @@ proptest! {
             ..LctConfig::with_delays(x_delay.clone()) }).unwrap();
         both_ways(build, &ops, |short, short_out, long, long_out| {
             exactly(short, short_out, long, long_out);
-            let (short, long) = (short.scheduler(), &long.scheduler().0);
+            let (short, long) = (short.scheduler(), &long.scheduler().queues);
             assert!((0..classes).map(Class)
                 .all(|class| short.dequeue_time(class) == long.dequeue_time(class)));
         });
@@ -258,64 +285,6 @@ proptest! {
     }
 }
 
-/// A discipline with work of its own to do every 3 µs, and how often it has done it.
-struct Ticking<S>(S, u32);
-
-impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Ticking<S> {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        packet: TestPacket,
-        dropped: &mut dyn DropSink<TestPacket>,
-    ) -> Treated {
-        self.0.enqueue(now, packet, dropped)
-    }
-    fn bypass(&mut self, now: Nanos, packet: &dyn Packet) -> Option<Treated> {
-        self.0.bypass(now, packet)
-    }
-    fn bypasses(&self) -> bool {
-        self.0.bypasses()
-    }
-    fn bypasses_untold(&self) -> bool {
-        self.0.bypasses_untold()
-    }
-    fn dequeue(
-        &mut self,
-        now: Nanos,
-        dropped: &mut dyn DropSink<TestPacket>,
-    ) -> Option<TestPacket> {
-        self.0.dequeue(now, dropped)
-    }
-    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
-        self.0.next_wake(now)
-    }
-    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        self.1 += 1;
-        Some(Nanos((now.0 / 3_000 + 1) * 3_000))
-    }
-    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
-        self.0.peek_len(now)
-    }
-    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
-        self.0.set(now, change)
-    }
-    fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
-        self.0.drain(into);
-    }
-    fn meters(&self) -> Meters {
-        self.0.meters()
-    }
-    fn busy_queues(&self) -> usize {
-        self.0.busy_queues()
-    }
-    fn class_backlog(&self, class: Class) -> Backlog {
-        self.0.class_backlog(class)
-    }
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-}
-
 /// A run: how much later each of its packets comes, its class and length; how much later than its
 /// first one links have advanced, and the room of the port.
 type Together = (Vec<(u64, u16, u64)>, Option<u64>, usize);
@@ -329,8 +298,8 @@ fn together() -> impl Strategy<Value = Together> {
 
 /// Runs that pass at once, or do not, against their packets one by one. How many passed.
 fn by_runs<S: Scheduler<TestPacket>>(build: impl Fn() -> S, runs: &[Together]) -> u32 {
-    let mut alone = Link::new(LinkConfig::default(), Ticking(build(), 0), 10).unwrap();
-    let mut all = Link::new(LinkConfig::default(), Ticking(build(), 0), 10).unwrap();
+    let mut alone = Link::new(LinkConfig::default(), But::ticking(build()), 10).unwrap();
+    let mut all = Link::new(LinkConfig::default(), But::ticking(build()), 10).unwrap();
     let (mut alone_out, mut all_out) = (Out::default(), Out::default());
     let (mut now, mut id, mut passed) = (Nanos::ZERO, 0, 0);
     for (packets, late, room) in runs {
@@ -356,7 +325,7 @@ fn by_runs<S: Scheduler<TestPacket>>(build: impl Fn() -> S, runs: &[Together]) -
         now = now.max(floor);
         assert_eq!(alone.qostat(), all.qostat());
         assert_eq!((alone.held(), alone.next_wake()), (all.held(), all.next_wake()));
-        assert_eq!(alone.scheduler().1, all.scheduler().1, "ticks");
+        assert_eq!(alone.scheduler().ticks, all.scheduler().ticks, "ticks");
         assert_eq!(alone_out.sent, all_out.sent);
         // What the port had no room for goes when it has.
         (alone_out.room, all_out.room) = (usize::MAX, usize::MAX);

@@ -96,8 +96,11 @@ impl Busiest {
         let (flow, hash, class) = (packet.packed_flow(), packet.flow_hash(), packet.class());
         let set = hash as usize % (PLACES / WAYS) * WAYS;
         let set = &mut self.places[set..set + WAYS];
-        let same = |place: &Option<Place>| place.is_some_and(|of| of.flow == flow);
-        let weight = |place: &Option<Place>| place.map_or(0, |of| of.now.bytes + of.before.bytes);
+        let same = |place: &Option<Place>| {
+            place.as_ref().is_some_and(|of| of.hash == hash && of.flow == flow)
+        };
+        let weight =
+            |place: &Option<Place>| place.as_ref().map_or(0, |of| of.now.bytes + of.before.bytes);
         let at = set.iter().position(same).unwrap_or_else(|| {
             // The least loses its place.
             (0..WAYS).min_by_key(|at| weight(&set[*at])).unwrap_or(0)
