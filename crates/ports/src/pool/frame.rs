@@ -91,13 +91,6 @@ impl Frame {
         self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
-    /// The frame, [cut](Self::trim) to `len` bytes.
-    #[inline]
-    pub fn trimmed(mut self, len: usize) -> Self {
-        self.trim(len);
-        self
-    }
-
     /// Sets what [`Frame::partial_checksum`] tells.
     pub const fn set_partial_checksum(&mut self, partial: bool) {
         // What the kernel said of it holds no longer, if it is complete.

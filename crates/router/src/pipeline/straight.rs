@@ -142,9 +142,11 @@ impl Pipeline {
         if slot.is_plain() && slot.passes_all(known, packets.as_slice(), agenda.advanced()) {
             let packets = packets.by_ref().take(run.count);
             if run.is_padded {
-                slot.tx.extend(packets.zip(known).map(|(packet, parsed)| match parsed {
-                    Parsed::Known(probe) => packet.frame.trimmed(frame_len(probe)),
-                    _ => packet.frame,
+                slot.tx.extend(packets.zip(known).map(|(mut packet, parsed)| {
+                    if let Parsed::Known(probe) = parsed {
+                        packet.frame.trim(frame_len(probe));
+                    }
+                    packet.frame
                 }));
             } else {
                 slot.tx.extend(packets.map(|packet| packet.frame));
