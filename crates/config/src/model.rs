@@ -62,6 +62,14 @@ settings! {
         fixed realtime: bool = false;
         /// In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.
         reload spin: Nanos = Nanos::from_micros(100), in 1_000..=10_000_000;
+        /// With AF_XDP, workers have the driver bring frames, and its interrupts wait until none
+        /// has asked for so long (preferred busy polling; Linux 5.11). What the kernel does for a
+        /// frame is then done on the worker's CPU, in its turn, and never in place of its work.
+        /// `evenkeel ctl show` says which ports are polled: since Linux 6.13 not those whose driver
+        /// does not tell its NAPI instances (veth). Not with `[fairdrop]`, which must see what
+        /// waits: it would wait in the driver.
+        reload busy_poll: Option<Nanos> = None, in 10_000..=1_000_000,
+            absent "interrupts bring frames";
         /// How frames are exchanged with the kernel, by the ports that do not say it themselves.
         /// `auto` takes packet sockets, which carry super-frames, where there is no hardware behind
         /// the interface (veth, tap, bridge, VLAN), else AF_XDP, else packet sockets; it says which

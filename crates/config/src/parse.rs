@@ -170,6 +170,7 @@ pub fn router_from_table(
         membership,
         trees,
     };
+    crate::workers::check_busy_poll(reader, section, &config);
     check_together(reader, &fields, &config);
     Some(config)
 }

@@ -12,7 +12,7 @@ use evenkeel_settings::read::{Fields, Reader};
 use thiserror::Error;
 
 use crate::control::LinkControl;
-use crate::model::{LinkConfig, RouterConfig};
+use crate::model::{Io, LinkConfig, RouterConfig};
 
 /// The part of a link that several workers cannot share: the first one has the link for all.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -50,6 +50,23 @@ pub enum WorkersError {
          share of a link would count once for each worker"
     )]
     Groups,
+}
+
+/// Busy polling, where it is of use and does no harm.
+pub(crate) fn check_busy_poll(reader: &mut Reader, section: &Fields, config: &RouterConfig) {
+    if config.router.busy_poll.is_none() {
+        return;
+    }
+    if config.fairdrop.is_some() {
+        let message = "with [fairdrop] frames must wait where it sees them, in the receive ring of \
+                       a port, and with busy polling they wait in the driver; valid: one of the two";
+        reader.fail_at(section, "busy_poll", message);
+    }
+    if config.ports.iter().all(|port| config.io_of(port) == Io::AfPacket) {
+        let message = "it is for ports with AF_XDP, and there is none: io = \"auto\" or \"af-xdp\", \
+                       and attach = \"route\"";
+        reader.fail_at(section, "busy_poll", message);
+    }
 }
 
 /// What keeps several workers from sharing a link: `None`: nothing, each has its part of it.

@@ -22,6 +22,12 @@ pub enum PortError {
     /// The name is empty, too long (15 bytes) or holds a zero byte.
     #[error("{0:?} cannot be an interface name: 1 to 15 bytes, no zero byte")]
     BadName(String),
+    /// Busy polling is of no use at the interface.
+    #[error(
+        "interface {0}: its driver does not tell the kernel which NAPI instance its frames come \
+         by (veth does not since Linux 6.13), so it cannot be polled, and interrupts bring them"
+    )]
+    NoNapi(String),
     /// The process may not do it.
     #[error(
         "{what}: permission denied; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"

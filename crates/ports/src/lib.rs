@@ -7,6 +7,7 @@
 //! | [`port`] | the trait [`Port`], what every back end counts, [`RxFrame`] |
 //! | [`af_packet`], [`af_xdp`], [`memory`], [`pcap`] | back ends: a Linux interface, one with zero to one copies per frame, a pair of queues, a capture file |
 //! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
+//! | [`deferral`] | has interrupts of an interface wait for whoever polls it, and restores them |
 //! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
 //! | [`huge_pages`] | large tables in pages of 2 MiB |
 //! | [`inline`] | takes over the queues of an interface and leaves everything else to the kernel |
@@ -26,6 +27,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod bypass;
 pub mod capture_file;
+pub mod deferral;
 pub mod error;
 pub mod gate;
 pub mod guard;
@@ -51,6 +53,7 @@ mod ethtool;
 mod interface;
 mod mapping;
 mod netlink;
+mod note;
 mod segment;
 #[cfg(test)]
 #[path = "../../../fuzz/cases/segmentation.rs"]

@@ -1,5 +1,5 @@
-//! Requests to rtnetlink that wait for their acknowledgement: enough for a tc filter and a
-//! veth pair.
+//! Requests to netlink that wait for their acknowledgement: enough for a tc filter, a veth pair
+//! and the interrupts of an interface.
 
 use std::io;
 
@@ -64,14 +64,20 @@ pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A connection to rtnetlink of the calling thread's namespace.
+/// What a message to a family of generic netlink begins with.
+pub(crate) const fn generic(command: u8) -> [u8; 4] {
+    [command, 1, 0, 0]
+}
+
+/// A connection to netlink of the calling thread's namespace.
 #[derive(Debug)]
-pub(crate) struct RouteSocket {
+pub(crate) struct NetlinkSocket {
     socket: Socket,
     sequence: u32,
 }
 
-impl RouteSocket {
+impl NetlinkSocket {
+    /// To rtnetlink.
     pub(crate) fn open() -> io::Result<Self> {
         Self::open_to(NETLINK_ROUTE)
     }
@@ -132,5 +138,21 @@ impl RouteSocket {
                 rest = &rest[length.next_multiple_of(4).min(rest.len())..];
             }
         }
+    }
+
+    /// The number of a family of generic netlink, which this must be a connection to.
+    pub(crate) fn family(&mut self, name: &str) -> io::Result<u16> {
+        const CONTROLLER: u16 = 0x10;
+        const GET_FAMILY: u8 = 3;
+        const FAMILY_ID: u16 = 1;
+        const FAMILY_NAME: u16 = 2;
+        let name = [name.as_bytes(), &[0]].concat();
+        let message = Message::new(CONTROLLER, 0, &generic(GET_FAMILY));
+        let answer = self.request(message.attribute(FAMILY_NAME, &name))?;
+        let number = answer.iter().flat_map(|body| attributes(body.get(4..).unwrap_or_default()));
+        number
+            .filter(|(kind, _)| *kind == FAMILY_ID)
+            .find_map(|(_, value)| value.first_chunk().map(|two| u16::from_ne_bytes(*two)))
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }

@@ -18,16 +18,13 @@
 //! it.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::bpf::{Assembler, AttachType, Link, Program, ProgramKind, Reg, XDP_HAS_FRAGS};
 use crate::error::PortError;
 use crate::ethtool::{driver, features, set_features};
 use crate::interface::Control;
-use crate::sys::NetNs;
+use crate::note::Note;
 
 /// Whether a feature, by the kernel's name, glues frames together. Newer kernels have more of them.
 pub(crate) fn makes_super_frames(name: &str) -> bool {
@@ -49,9 +46,7 @@ pub struct Offloads {
     ifindex: u32,
     /// Names of what was on at first.
     on: BTreeSet<String>,
-    file: PathBuf,
-    /// First line of that file: of which interface it speaks.
-    stamp: String,
+    note: Note,
     peer: Option<Link>,
     warning: Option<String>,
     restored: bool,
@@ -91,14 +86,14 @@ impl Offloads {
             this.restored = true;
             return Ok(None);
         }
-        remember(&this.file, &this.stamp, &this.on).map_err(|error| unwritten(runtime, error))?;
+        this.note.remember(&this.on)?;
         this.set(|name| this.on.contains(name) && !is_lro(name))?;
         Ok(Some(this))
     }
 
     fn with_hook(interface: &str, runtime: &Path, hooked: bool) -> Result<Self, PortError> {
         let (mut this, _) = Self::look(interface, runtime)?;
-        remember(&this.file, &this.stamp, &this.on).map_err(|error| unwritten(runtime, error))?;
+        this.note.remember(&this.on)?;
         let ours = if hooked {
             Ok(None)
         } else {
@@ -130,20 +125,14 @@ impl Offloads {
             .map(|feature| feature.name)
             .filter(|name| makes_super_frames(name))
             .collect();
-        let written = |error| unwritten(runtime, error);
-        fs::create_dir_all(runtime).map_err(written)?;
-        let namespace =
-            NetNs::current().and_then(|namespace| namespace.inode()).map_err(written)?;
-        let file = runtime.join(format!("offloads-{namespace}-{interface}"));
-        let stamp = format!("boot {} interface {ifindex}", boot());
-        let left = recall(&file, &stamp);
+        let note = Note::of("offloads", (interface, ifindex), runtime)?;
+        let left = note.recall().map(BTreeSet::from_iter);
         let this = Self {
             interface: interface.to_owned(),
             control,
             ifindex,
             on: left.clone().unwrap_or(now_on),
-            file,
-            stamp,
+            note,
             peer: None,
             warning: None,
             restored: false,
@@ -195,11 +184,8 @@ impl Offloads {
             Ok(found) if found.index == self.ifindex => self.set(|name| self.on.contains(name))?,
             _ => {}
         }
-        // The file may by now speak of an interface that took the place of ours. Should ours stay,
-        // the next start finds it and restores the same again.
-        if recall(&self.file, &self.stamp).is_some() {
-            let _ = fs::remove_file(&self.file);
-        }
+        // Should it stay, the next start finds it and restores the same again.
+        self.note.forget();
         Ok(())
     }
 }
@@ -242,48 +228,4 @@ fn segment_at_the_other_end(
         }
     }
     refused.map_or(Ok(None), Err)
-}
-
-fn unwritten(runtime: &Path, error: io::Error) -> PortError {
-    PortError::from_io(format!("writing to {}", runtime.display()), error)
-}
-
-/// Tells this start of the machine from every other: interface numbers begin again with it.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
-/// What a start that was never stopped has written about this interface, if it has.
-fn recall(file: &Path, stamp: &str) -> Option<BTreeSet<String>> {
-    let text = fs::read_to_string(file).ok()?;
-    let mut lines = text.lines();
-    (lines.next() == Some(stamp)).then(|| lines.map(str::to_owned).collect())
-}
-
-/// Writes the file as a whole or not at all.
-fn remember(file: &Path, stamp: &str, on: &BTreeSet<String>) -> io::Result<()> {
-    let mut text = format!("{stamp}\n");
-    for name in on {
-        let _ = writeln!(text, "{name}");
-    }
-    let draft = file.with_extension("new");
-    fs::write(&draft, text)?;
-    fs::rename(draft, file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_found_again_unless_it_speaks_of_another_interface() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("offloads-1-eth0");
-        let on: BTreeSet<_> = ["rx-gro", "rx-lro"].map(String::from).into();
-        assert_eq!(recall(&file, "boot b interface 3"), None);
-        remember(&file, "boot b interface 3", &on).unwrap();
-        assert_eq!(recall(&file, "boot b interface 3"), Some(on));
-        assert_eq!(recall(&file, "boot b interface 4"), None);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
 }

@@ -289,6 +289,9 @@ port! {
         /// not, what the machine itself should receive never comes here, as far as
         /// [`Port::set_local`] has told what that is.
         fn kernel_has_copy(&self) -> bool = true;
+
+        /// Whether calls can have the driver bring frames, as far as known yet.
+        fn knows_napi(&self) -> bool = false;
     }
 
     changes {

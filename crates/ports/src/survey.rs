@@ -7,7 +7,7 @@ use crate::error::PortError;
 use crate::ethtool::{driver, features, queues};
 use crate::inline::master_of;
 use crate::interface::Control;
-use crate::netlink::{Message, RouteSocket, attributes};
+use crate::netlink::{Message, NetlinkSocket, attributes};
 use crate::offload::makes_super_frames;
 use crate::sys::{limit_of_locked_memory, may_lock_beyond_limit};
 
@@ -73,7 +73,7 @@ pub fn survey(interface: &str) -> Result<Survey, PortError> {
     };
     let on = features(&control, interface).unwrap_or_default();
     let on = on.into_iter().filter(|feature| feature.on && makes_super_frames(&feature.name));
-    let mut route = RouteSocket::open()
+    let mut route = NetlinkSocket::open()
         .map_err(|error| PortError::from_io("opening rtnetlink".to_owned(), error))?;
     Ok(Survey {
         driver: driver(&control, interface).ok().filter(|name| !name.is_empty()),
@@ -93,7 +93,7 @@ fn rings(control: &Control, interface: &str) -> Result<Rings, PortError> {
     Ok(Rings { receive: (data[5], data[1]), transmit: (data[8], data[4]) })
 }
 
-fn qdiscs(route: &mut RouteSocket, index: u32) -> io::Result<Vec<Qdisc>> {
+fn qdiscs(route: &mut NetlinkSocket, index: u32) -> io::Result<Vec<Qdisc>> {
     // struct tcmsg: family, interface, handle, parent, info.
     let dump = Message::new(RTM_GETQDISC, libc::NLM_F_DUMP, &[0; 20]);
     let word = |body: &[u8], at: usize| {
@@ -113,7 +113,7 @@ fn qdiscs(route: &mut RouteSocket, index: u32) -> io::Result<Vec<Qdisc>> {
     Ok(found)
 }
 
-fn has_xdp(route: &mut RouteSocket, interface: &str) -> io::Result<bool> {
+fn has_xdp(route: &mut NetlinkSocket, interface: &str) -> io::Result<bool> {
     let mut name = interface.as_bytes().to_vec();
     name.push(0);
     let message = Message::new(RTM_GETLINK, 0, &[0; 16]).attribute(IFLA_IFNAME, &name);

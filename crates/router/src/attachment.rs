@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use evenkeel_config::attach::pair_of;
-use evenkeel_config::{Attach, RouterConfig};
+use evenkeel_config::{Attach, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
+use evenkeel_ports::deferral::Deferral;
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::heartbeat::Heartbeat;
@@ -30,7 +31,7 @@ pub(crate) struct Attachment {
     /// The poller watches its descriptor.
     pub(crate) watched: bool,
     pub(crate) guard: Option<Hold>,
-    pub(crate) offloads: Option<Offloads>,
+    pub(crate) tuned: Tuned,
     /// Frames are received and sent.
     pub(crate) in_use: bool,
     /// The last state that the mirror reported.
@@ -79,8 +80,59 @@ impl Guarded {
     }
 }
 
+/// What is changed at an interface as long as it is in use; dropping it restores that.
+#[derive(Debug, Default)]
+pub(crate) struct Tuned {
+    offloads: Option<Offloads>,
+    deferral: Option<Deferral>,
+}
+
+impl Tuned {
+    /// Makes the interface of a port ready. `report` hears what could not be done and is no
+    /// reason to do without the port.
+    pub(crate) fn of(
+        port: &dyn Port,
+        config: &PortConfig,
+        busy_poll: Option<Nanos>,
+        runtime_dir: &Path,
+        report: Option<fn(&str)>,
+    ) -> Result<Self, PortError> {
+        let tell = |text: &str| report.iter().for_each(|report| report(text));
+        let interface = &config.interface;
+        let offloads = offloads_of(port, config.attach(), interface, runtime_dir)?;
+        offloads.iter().filter_map(Offloads::warning).for_each(tell);
+        let is_xdp = config.attach() == Attach::Route && !port.kernel_has_copy();
+        let set = |wait| Deferral::set(interface, port.knows_napi(), wait, runtime_dir);
+        let deferral = match busy_poll.filter(|_| is_xdp).map(set).transpose() {
+            Ok(deferral) => deferral,
+            Err(error) => {
+                tell(&format!("port {}: no busy polling: {error}", config.name));
+                None
+            }
+        };
+        Ok(Self { offloads, deferral })
+    }
+
+    /// Looks at the interface again, which may have been down.
+    pub(crate) fn renew(&mut self) {
+        if let Some(deferral) = &mut self.deferral {
+            // One that is gone says so by other ways.
+            let _ = deferral.renew();
+        }
+    }
+
+    /// Restores it now.
+    ///
+    /// # Errors
+    /// Offloads could not be.
+    pub(crate) fn restore(&mut self) -> Result<(), PortError> {
+        self.deferral = None;
+        self.offloads.take().map_or(Ok(()), Offloads::restore)
+    }
+}
+
 /// Switches off what the interface of a port must not have on, if there is something.
-pub(crate) fn offloads_of(
+fn offloads_of(
     port: &dyn Port,
     attach: Attach,
     interface: &str,

@@ -168,12 +168,13 @@ impl HandoverPlan {
         };
         let old_ports: Vec<Option<usize>> = new.ports.iter().map(old_port).collect();
         // How often an AF_XDP program stamps frames depends on the mode.
-        let same_stamps = (old.router.mode == Mode::Busy) == (new.router.mode == Mode::Busy);
+        let of_xdp = |section: &RouterSection| (section.mode == Mode::Busy, section.busy_poll);
+        let same_for_xdp = of_xdp(&old.router) == of_xdp(&new.router);
         let transition = |(port, old_port): (&PortConfig, &Option<usize>)| {
             let Some(old_port) = *old_port else { return PortTransition::New };
             let before = options.io_of(old, &old.ports[old_port]);
             let after = options.io_of(new, port);
-            if kept && before == after && (same_stamps || after == Io::AfPacket) {
+            if kept && before == after && (same_for_xdp || after == Io::AfPacket) {
                 PortTransition::Kept
             } else if before == Io::AfPacket && after == Io::AfPacket {
                 PortTransition::Overlapping

@@ -24,7 +24,6 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use evenkeel_config::{Attach, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::heartbeat::Beater;
-use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortState};
 
@@ -446,7 +445,7 @@ impl Worker {
         let mut failures = Vec::new();
         for port in &mut self.attachments {
             port.guard = None;
-            if let Some(Err(error)) = port.offloads.take().map(Offloads::restore) {
+            if let Err(error) = port.tuned.restore() {
                 failures.push(format!("port {}: its offloads are still off: {error}", port.name));
             }
         }

@@ -304,17 +304,19 @@ proptest! {
     }
 }
 
+/// A file of this and a port has an error there that says so.
+fn refused(text: &str, key: &str, line: usize, says: &str) {
+    let text = format!("{text}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
+    let errors = RouterConfig::parse(&text, "r.toml").unwrap_err();
+    let found = errors
+        .0
+        .iter()
+        .any(|error| error.line == line && error.key == key && error.message.contains(says));
+    assert!(found, "{errors}");
+}
+
 #[test]
 fn what_several_workers_cannot_share_is_refused_with_its_line() {
-    let refused = |text: &str, key: &str, line: usize, says: &str| {
-        let text = format!("{text}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
-        let errors = RouterConfig::parse(&text, "r.toml").unwrap_err();
-        let found = errors
-            .0
-            .iter()
-            .any(|error| error.line == line && error.key == key && error.message.contains(says));
-        assert!(found, "{errors}");
-    };
     let one = "workers = 1 only";
     let link = |rest: &str| {
         format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}")
@@ -401,4 +403,13 @@ match = [{{ {rule} }}]
     }
     let fits = file("protocol = \"udp\", destination = \"10.9.0.0/16\"", key);
     RouterConfig::parse(&fits, "router.toml").unwrap();
+}
+
+#[test]
+fn busy_polling_is_refused_where_it_is_of_no_use_or_does_harm() {
+    let with = |rest: &str| format!("[router]\nbusy_poll = \"50us\"\n{rest}");
+    refused(&with("[fairdrop]"), "router.busy_poll", 2, "valid: one of the two");
+    refused(&with("io = \"af-packet\""), "router.busy_poll", 2, "ports with AF_XDP");
+    refused("[router]\nbusy_poll = \"5us\"", "router.busy_poll", 2, "10us to 1ms");
+    refused("[router]\nbusy_poll = \"2ms\"", "router.busy_poll", 2, "10us to 1ms");
 }

@@ -105,7 +105,12 @@ impl Wanted<'_> {
         for number in numbers {
             let at = (interface.index, number);
             let socket = XdpSocket::open(umem, name, at, ring, sockets.native, patience)?;
-            queues.push(Queue::new(socket, umem.buffers()));
+            let mut queue = Queue::new(socket, umem.buffers());
+            if options.busy_poll {
+                queue.socket.prefer_busy_poll(name, true)?;
+                queue.look_for_napi();
+            }
+            queues.push(queue);
         }
         let joined = join(name, &queues)?;
         if let Some(part) = part.filter(|part| part.leads()) {

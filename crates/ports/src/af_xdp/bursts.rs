@@ -47,6 +47,9 @@ impl AfXdpPort {
         let queues = from.len();
         for queue in from.iter_mut().chain(before) {
             let mut taken = 0;
+            if self.options.busy_poll {
+                queue.poll_driver((max - (out.len() - first)) as u32);
+            }
             while out.len() - first < max
                 && let Some(received) = queue.socket.rx.next()
             {
@@ -152,7 +155,7 @@ impl AfXdpPort {
                 self.unsent = false;
                 return;
             }
-            if !socket.tx.wants_wakeup() {
+            if !(socket.tx.wants_wakeup() || self.options.busy_poll) {
                 break;
             }
             match socket.kick().map_err(|error| error.raw_os_error()) {

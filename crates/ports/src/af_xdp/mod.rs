@@ -234,7 +234,12 @@ impl AfXdpPort {
         let found = control.interface(interface)?;
         let (ring, count, unsent) = (parcel.take()? as u32, parcel.take()?, parcel.take()? != 0);
         let queues = (0..count).map(|_| Queue::of_passed(ring, umem.buffers(), parcel));
-        let queues = queues.collect::<Result<Vec<_>, _>>()?;
+        let mut queues = queues.collect::<Result<Vec<_>, _>>()?;
+        for queue in &mut queues {
+            // The other process may have done otherwise.
+            queue.socket.prefer_busy_poll(interface, options.busy_poll)?;
+            queue.look_for_napi();
+        }
         let (hook, sockets) = match &part {
             Some(part) if !part.leads() => {
                 let common = part.common.get();
@@ -287,6 +292,7 @@ impl AfXdpPort {
         XdpMode {
             native: self.sockets.native,
             zero_copy: self.queues.iter().all(|queue| queue.socket.zero_copy),
+            polls: self.options.busy_poll.then(|| self.knows_napi()),
             queues: self.queues.len() as u32,
             of: self.sockets.queues,
         }
@@ -436,6 +442,10 @@ impl Port for AfXdpPort {
 
     fn kernel_has_copy(&self) -> bool {
         false
+    }
+
+    fn knows_napi(&self) -> bool {
+        self.queues.iter().any(|queue| queue.napi == Some(true))
     }
 
     fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {

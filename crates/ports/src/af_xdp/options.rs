@@ -30,6 +30,13 @@ pub struct AfXdpOptions {
     /// with the stamped one before them, or when their queue was last found empty, whichever is
     /// later: as good as a stamp for a port that is asked all the time, and cheaper for the sender.
     pub stamp_every: u32,
+    /// Frames are fetched from the driver in the calls of this port, and not by interrupts, as long
+    /// as these [wait](crate::deferral::Deferral) (`SO_PREFER_BUSY_POLL`, Linux 5.11). What has
+    /// not been fetched lies in the driver's ring, which [`Port::rx_waiting`] does not see, and
+    /// has no stamp yet.
+    ///
+    /// [`Port::rx_waiting`]: crate::port::Port::rx_waiting
+    pub busy_poll: bool,
     /// The kernel gets the frames of a worker that does not beat. `None`: they wait for it.
     pub heart: Option<Arc<Heartbeat>>,
     /// Frames that come here whatever their destination is. `None`: what is sent to all stations
@@ -69,6 +76,7 @@ impl Default for AfXdpOptions {
             native_only: false,
             queues: None,
             stamp_every: 1,
+            busy_poll: false,
             heart: None,
             own: None,
         }
@@ -104,6 +112,10 @@ pub struct XdpMode {
     pub native: bool,
     /// The driver reads and writes the buffers itself; else the kernel copies each frame once.
     pub zero_copy: bool,
+    /// Whether the port's calls do the driver's work, or would, if the kernel knew by which
+    /// instance of NAPI the frames of this driver come; `None`: they are not
+    /// [to](AfXdpOptions::busy_poll).
+    pub polls: Option<bool>,
     /// Receive queues of this port, a socket for each.
     pub queues: u32,
     /// Receive queues of the interface: more if other workers' ports have the rest.
@@ -114,7 +126,12 @@ impl std::fmt::Display for XdpMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hook = if self.native { "native" } else { "generic" };
         let copy = if self.zero_copy { "zero-copy" } else { "copy" };
-        write!(f, "AF_XDP, {hook}, {copy}, {}", self.queues)?;
+        let poll = match self.polls {
+            None => "",
+            Some(true) => ", busy polling",
+            Some(false) => ", no busy polling (no NAPI instance known)",
+        };
+        write!(f, "AF_XDP, {hook}, {copy}{poll}, {}", self.queues)?;
         if self.queues < self.of {
             write!(f, " of {}", self.of)?;
         }

@@ -4,7 +4,7 @@ use evenkeel_core::Nanos;
 
 use super::program;
 use super::shared::Sockets;
-use super::socket::XdpSocket;
+use super::socket::{POLL_BUDGET, XdpSocket};
 use crate::error::PortError;
 use crate::parcel::Parcel;
 use crate::pool::{Frame, FramePool};
@@ -23,13 +23,17 @@ pub(super) struct Queue {
     pub(super) since: Nanos,
     /// The program knows the socket: frames of the queue come to it, and no longer to the kernel.
     pub(super) seated: bool,
+    /// Whether the kernel knows by which instance of NAPI frames come here: from the start (Linux
+    /// 6.14), from the first frame on (before 6.13), or never, if the driver does not say it.
+    /// `None`: it may yet.
+    pub(super) napi: Option<bool>,
 }
 
 impl Queue {
     /// A queue whose socket has been opened, for a pool of so many buffers.
     pub(super) fn new(socket: XdpSocket, buffers: usize) -> Self {
         let lent = vec![0; buffers.div_ceil(64)];
-        Self { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false }
+        Self { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false, napi: None }
     }
 
     /// The queue of another process, for a pool of so many buffers.
@@ -46,7 +50,7 @@ impl Queue {
             return Err(PortError::NotPassed("it has other buffers"));
         }
         let lent = (0..words).map(|_| parcel.take()).collect::<Result<_, _>>()?;
-        Ok(Self { socket, lent, filled, sending, since, seated })
+        Ok(Self { socket, lent, filled, sending, since, seated, napi: None })
     }
 
     pub(super) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {
@@ -136,6 +140,29 @@ impl Queue {
         self.since
     }
 
+    /// Asks whether the driver can be polled; a socket that has no frame yet may not know.
+    pub(super) fn look_for_napi(&mut self) {
+        self.napi = self.socket.knows_napi().then_some(true);
+    }
+
+    /// Has the driver bring frames until `enough` wait, or it has no more.
+    pub(super) fn poll_driver(&mut self, enough: u32) {
+        if self.napi.is_none() && self.socket.rx.waiting() > 0 {
+            self.napi = Some(self.socket.knows_napi());
+        }
+        if self.napi != Some(true) {
+            return;
+        }
+        let mut waiting = self.socket.rx.waiting();
+        while waiting < enough {
+            self.socket.poll();
+            let before = std::mem::replace(&mut waiting, self.socket.rx.waiting());
+            if waiting < before + POLL_BUDGET {
+                break;
+            }
+        }
+    }
+
     /// Gives the kernel buffers to receive into, as many as the ring takes.
     pub(super) fn refill(&mut self, pool: &mut FramePool, buffer: usize, ring: u32) {
         let wanted = ring - self.filled;
@@ -157,7 +184,7 @@ impl Queue {
             self.filled += given;
             self.socket.fill.publish();
             if self.socket.fill.wants_wakeup() {
-                self.socket.refilled();
+                self.socket.poll();
             }
         }
     }

@@ -18,11 +18,15 @@ use super::ring::{Consumer, Producer, RingKind};
 use crate::error::PortError;
 use crate::parcel::Parcel;
 use crate::pool::Umem;
-use crate::sys::{limit_of_locked_memory, set_option};
+use crate::sys::{get_option, limit_of_locked_memory, set_option};
 
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// Frames that a driver brings in one poll: what it brings in an interrupt.
+pub(super) const POLL_BUDGET: u32 = 64;
+/// Only calls that wait poll for so long, in microseconds, and ours do not; 0 would be never.
+const POLL_FOR: libc::c_int = 1;
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// How long to wait for what the kernel gives up late.
@@ -177,6 +181,31 @@ impl XdpSocket {
         })
     }
 
+    /// Whether [`XdpSocket::poll`] does the driver's work from now on.
+    ///
+    /// # Errors
+    /// The kernel is older than Linux 5.11 or has no busy polling, or the process lacks
+    /// CAP_NET_ADMIN.
+    pub(super) fn prefer_busy_poll(&self, name: &str, prefer: bool) -> Result<(), PortError> {
+        let on = libc::c_int::from(prefer);
+        for (option, value) in [
+            (libc::SO_PREFER_BUSY_POLL, on),
+            (libc::SO_BUSY_POLL, on * POLL_FOR),
+            (libc::SO_BUSY_POLL_BUDGET, POLL_BUDGET as libc::c_int),
+        ] {
+            set_option(self.fd.as_fd(), libc::SOL_SOCKET, option, &value).map_err(|error| {
+                PortError::from_io(format!("busy polling of interface {name}"), error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a frame has told which instance of NAPI it came by.
+    pub(super) fn knows_napi(&self) -> bool {
+        let id = get_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID);
+        id.is_ok_and(|id| id > 0)
+    }
+
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -193,8 +222,9 @@ impl XdpSocket {
         !matches!(self.kick(), Err(error) if error.raw_os_error() == Some(libc::ENXIO))
     }
 
-    /// Makes a driver that had run out of buffers look at the fill ring.
-    pub(super) fn refilled(&self) {
+    /// Makes the driver bring what it has, if the socket [prefers](Self::prefer_busy_poll) that,
+    /// and look at the fill ring, if it had run out of buffers.
+    pub(super) fn poll(&self) {
         // What it returns is looked at by the next burst.
         let _ = net::recv(&self.fd, &mut [0; 0], RecvFlags::DONTWAIT);
     }

@@ -8,7 +8,7 @@ use std::io;
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_XFRM};
 
-use crate::netlink::{Message, RouteSocket, attributes};
+use crate::netlink::{Message, NetlinkSocket, attributes};
 
 /// `NFNL_SUBSYS_NFTABLES` and `NFT_MSG_GETCHAIN`.
 const GET_CHAIN: u16 = 10 << 8 | 4;
@@ -112,7 +112,7 @@ fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Vec<Vec<u8
         let code = error.raw_os_error();
         matches!(code, Some(libc::EPROTONOSUPPORT | libc::EOPNOTSUPP | libc::EINVAL))
     };
-    let asked = RouteSocket::open_to(protocol)
+    let asked = NetlinkSocket::open_to(protocol)
         .and_then(|mut socket| socket.request(Message::new(kind, libc::NLM_F_DUMP, body)));
     match asked {
         Err(error) if absent(&error) => Ok(None),

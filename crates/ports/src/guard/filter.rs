@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 
 use crate::bpf::Program;
 use crate::error::PortError;
-use crate::netlink::{Message, RouteSocket};
+use crate::netlink::{Message, NetlinkSocket};
 
 const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
@@ -61,7 +61,7 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn attach(ifindex: u32, program: &Program) -> Result<Self, PortError> {
         let netns = crate::sys::NetNs::current().map_err(failed("opening the namespace"))?;
-        let mut route = RouteSocket::open().map_err(failed("opening rtnetlink"))?;
+        let mut route = NetlinkSocket::open().map_err(failed("opening rtnetlink"))?;
         // Left behind by a killed process: nobody's but ours if nothing else hangs on it.
         let qdisc_is_ours = add_qdisc(&mut route, ifindex)?
             || others(&mut route, ifindex, INGRESS).is_ok_and(|others| !others);
@@ -70,7 +70,7 @@ impl Filter {
     }
 
     fn remove(&self) -> io::Result<()> {
-        remove(&mut RouteSocket::open()?, self.ifindex, INGRESS, self.qdisc_is_ours)
+        remove(&mut NetlinkSocket::open()?, self.ifindex, INGRESS, self.qdisc_is_ours)
     }
 }
 
@@ -80,14 +80,14 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> PortError {
 
 /// Puts the program at the interface's egress, where it stays when this process is gone.
 pub(crate) fn close(ifindex: u32, program: &Program) -> Result<(), PortError> {
-    let mut route = RouteSocket::open().map_err(failed("opening rtnetlink"))?;
+    let mut route = NetlinkSocket::open().map_err(failed("opening rtnetlink"))?;
     add_qdisc(&mut route, ifindex)?;
     add(&mut route, ifindex, EGRESS, program, b"evenkeel-gate\0")
 }
 
 /// Takes it away; whether it was there.
 pub(crate) fn open(ifindex: u32) -> io::Result<bool> {
-    match remove(&mut RouteSocket::open()?, ifindex, EGRESS, true) {
+    match remove(&mut NetlinkSocket::open()?, ifindex, EGRESS, true) {
         Ok(()) => Ok(true),
         // No filter, or no qdisc for one.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
@@ -98,7 +98,7 @@ pub(crate) fn open(ifindex: u32) -> io::Result<bool> {
 }
 
 /// Whether the clsact qdisc was not there before.
-fn add_qdisc(route: &mut RouteSocket, ifindex: u32) -> Result<bool, PortError> {
+fn add_qdisc(route: &mut NetlinkSocket, ifindex: u32) -> Result<bool, PortError> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let qdisc = Message::new(RTM_NEWQDISC, flags, &tcmsg(ifindex, CLSACT_HANDLE, CLSACT, 0))
         .attribute(TCA_KIND, b"clsact\0");
@@ -111,7 +111,7 @@ fn add_qdisc(route: &mut RouteSocket, ifindex: u32) -> Result<bool, PortError> {
 
 /// Our filter, in place of the one that may be there.
 fn add(
-    route: &mut RouteSocket,
+    route: &mut NetlinkSocket,
     ifindex: u32,
     parent: u32,
     program: &Program,
@@ -131,7 +131,7 @@ fn add(
 
 /// Removes our filter, and the qdisc if it is ours and nothing hangs on it any more.
 fn remove(
-    route: &mut RouteSocket,
+    route: &mut NetlinkSocket,
     ifindex: u32,
     parent: u32,
     qdisc_is_ours: bool,
@@ -146,7 +146,7 @@ fn remove(
 }
 
 /// Whether filters other than ours at `own` hang on the clsact qdisc.
-fn others(route: &mut RouteSocket, ifindex: u32, own: u32) -> io::Result<bool> {
+fn others(route: &mut NetlinkSocket, ifindex: u32, own: u32) -> io::Result<bool> {
     for parent in [INGRESS, EGRESS] {
         let dump = Message::new(RTM_GETTFILTER, libc::NLM_F_DUMP, &tcmsg(ifindex, 0, parent, 0));
         for body in route.request(dump)? {

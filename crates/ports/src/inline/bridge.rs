@@ -9,7 +9,7 @@ use crate::bpf::{AttachType, Link, Program, ProgramKind};
 use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
 use crate::interface::Control;
-use crate::netlink::{Message, RouteSocket};
+use crate::netlink::{Message, NetlinkSocket};
 use crate::parcel::{Kind, Parcel};
 use crate::words::Words;
 
@@ -96,7 +96,7 @@ pub fn join(interfaces: [&str; 2], make: Option<&str>) -> Result<(), PortError> 
         let what = what.to_owned();
         move |error| PortError::from_io(what, error)
     };
-    let mut route = RouteSocket::open().map_err(failed("opening rtnetlink"))?;
+    let mut route = NetlinkSocket::open().map_err(failed("opening rtnetlink"))?;
     let mut masters = [None, None];
     for (name, master) in interfaces.iter().zip(&mut masters) {
         *master = master_of(&mut route, name).map_err(failed(&format!("looking for {name}")))?;
@@ -133,7 +133,7 @@ pub fn join(interfaces: [&str; 2], make: Option<&str>) -> Result<(), PortError> 
     }
 }
 
-fn create(route: &mut RouteSocket, name: &str) -> io::Result<()> {
+fn create(route: &mut NetlinkSocket, name: &str) -> io::Result<()> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let message = Message::new(RTM_NEWLINK, flags, &ifinfomsg(0, 0))
         .attribute(IFLA_IFNAME, &with_zero(name))
@@ -155,7 +155,7 @@ fn create(route: &mut RouteSocket, name: &str) -> io::Result<()> {
     route.request(up).map(drop)
 }
 
-fn enslave(route: &mut RouteSocket, name: &str, master: u32) -> io::Result<()> {
+fn enslave(route: &mut NetlinkSocket, name: &str, master: u32) -> io::Result<()> {
     let message = Message::new(RTM_NEWLINK, 0, &ifinfomsg(0, 0))
         .attribute(IFLA_IFNAME, &with_zero(name))
         .attribute(IFLA_MASTER, &master.to_ne_bytes());

@@ -4,7 +4,7 @@ use std::io;
 
 use super::pair::{self, master_of};
 use crate::error::PortError;
-use crate::netlink::{Message, RouteSocket, attributes};
+use crate::netlink::{Message, NetlinkSocket, attributes};
 
 const RTM_GETQDISC: u16 = 38;
 const TCA_KIND: u16 = 1;
@@ -18,7 +18,7 @@ const TAKES_ALL: [&str; 5] = ["bridge", "bond", "team", "openvswitch", "ovs-syst
 /// Refuses an interface whose packets would wait twice, or not pass whole.
 pub(super) fn check(interface: &str, index: u32) -> Result<(), PortError> {
     let failed = |error| PortError::from_io(format!("asking about {interface}"), error);
-    let mut route = RouteSocket::open().map_err(failed)?;
+    let mut route = NetlinkSocket::open().map_err(failed)?;
     if let Some(of) = pair::owner_of(&mut route, interface).map_err(failed)? {
         return Err(PortError::OwnPair { interface: interface.to_owned(), of });
     }
@@ -39,10 +39,10 @@ pub(super) fn check(interface: &str, index: u32) -> Result<(), PortError> {
 /// [`PortError::Member`], or the kernel does not tell.
 pub fn check_alone(interface: &str) -> Result<(), PortError> {
     let failed = |error| PortError::from_io(format!("asking about {interface}"), error);
-    alone(&mut RouteSocket::open().map_err(failed)?, interface)
+    alone(&mut NetlinkSocket::open().map_err(failed)?, interface)
 }
 
-fn alone(route: &mut RouteSocket, interface: &str) -> Result<(), PortError> {
+fn alone(route: &mut NetlinkSocket, interface: &str) -> Result<(), PortError> {
     let master = match master_of(route, interface) {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
         master => master
@@ -57,7 +57,7 @@ fn alone(route: &mut RouteSocket, interface: &str) -> Result<(), PortError> {
 }
 
 /// The kind of what is at the root of an interface.
-fn root_qdisc(route: &mut RouteSocket, index: u32) -> io::Result<Option<String>> {
+fn root_qdisc(route: &mut NetlinkSocket, index: u32) -> io::Result<Option<String>> {
     // struct tcmsg: family, padding, index, handle, parent, info.
     let mut head = [0; 20];
     head[4..8].copy_from_slice(&index.to_ne_bytes());

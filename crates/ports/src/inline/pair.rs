@@ -5,7 +5,7 @@ use std::io;
 use crate::error::PortError;
 use crate::ethtool;
 use crate::interface::Control;
-use crate::netlink::{Message, RouteSocket, attributes};
+use crate::netlink::{Message, NetlinkSocket, attributes};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -63,14 +63,14 @@ pub(super) struct Pair {
     pub(super) kernel: u32,
     pub(super) ours: u32,
     /// Of the namespace that it was made in, whichever the thread is in that drops it.
-    route: RouteSocket,
+    route: NetlinkSocket,
 }
 
 impl Pair {
     /// Makes the pair for `interface`, in the place of one that a killed process has left.
     pub(super) fn make(interface: &str, names: PairNames) -> Result<Self, PortError> {
         let failed = |what: String| move |error| PortError::from_io(what, error);
-        let mut route = RouteSocket::open().map_err(failed("opening rtnetlink".into()))?;
+        let mut route = NetlinkSocket::open().map_err(failed("opening rtnetlink".into()))?;
         let alias = format!("{ALIAS}{interface}");
         for name in [&names.kernel, &names.ours] {
             match found(&mut route, name) {
@@ -109,7 +109,7 @@ impl Pair {
 impl Pair {
     /// The pair that another process has made and passes on.
     pub(super) fn adopt(names: PairNames) -> Result<Self, PortError> {
-        let route = RouteSocket::open()
+        let route = NetlinkSocket::open()
             .map_err(|error| PortError::from_io("opening rtnetlink".to_owned(), error))?;
         let control = Control::open()?;
         let kernel = control.interface(&names.kernel)?.index;
@@ -142,7 +142,7 @@ pub(super) fn with_zero(name: &str) -> Vec<u8> {
 /// What the kernel says of an interface, by its attributes or its number; `None`: there is no such
 /// interface.
 pub(super) fn look_up(
-    route: &mut RouteSocket,
+    route: &mut NetlinkSocket,
     by: &[(u16, &[u8])],
     index: u32,
 ) -> io::Result<Option<Vec<u8>>> {
@@ -158,7 +158,10 @@ pub(super) fn look_up(
 }
 
 /// The number and kind of what an interface is a member of.
-pub(crate) fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<(u32, String)>> {
+pub(crate) fn master_of(
+    route: &mut NetlinkSocket,
+    name: &str,
+) -> io::Result<Option<(u32, String)>> {
     let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     };
@@ -175,7 +178,7 @@ pub(crate) fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Optio
 }
 
 /// The alias of an interface, empty if it has none; `None`: there is no such interface.
-fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
+fn found(route: &mut NetlinkSocket, name: &str) -> io::Result<Option<String>> {
     let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
         return Ok(None);
     };
@@ -186,11 +189,11 @@ fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
 }
 
 /// The interface whose pair has this end, if it is one.
-pub(super) fn owner_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
+pub(super) fn owner_of(route: &mut NetlinkSocket, name: &str) -> io::Result<Option<String>> {
     Ok(found(route, name)?.and_then(|alias| alias.strip_prefix(ALIAS).map(str::to_owned)))
 }
 
-fn create(route: &mut RouteSocket, names: &PairNames) -> io::Result<()> {
+fn create(route: &mut NetlinkSocket, names: &PairNames) -> io::Result<()> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let end = |message: Message, name: &str| {
         message.attribute(IFLA_IFNAME, &with_zero(name)).attribute(IFLA_MTU, &MTU.to_ne_bytes())
@@ -205,7 +208,7 @@ fn create(route: &mut RouteSocket, names: &PairNames) -> io::Result<()> {
 }
 
 /// Names the interface that the pair belongs to, keeps addresses off, and takes the end up.
-fn configure(route: &mut RouteSocket, name: &str, alias: &str) -> io::Result<()> {
+fn configure(route: &mut NetlinkSocket, name: &str, alias: &str) -> io::Result<()> {
     let wanted = libc::IFF_UP | libc::IFF_NOARP;
     let message = Message::new(RTM_NEWLINK, 0, &ifinfomsg(wanted, wanted))
         .attribute(IFLA_IFNAME, &with_zero(name))
@@ -216,7 +219,7 @@ fn configure(route: &mut RouteSocket, name: &str, alias: &str) -> io::Result<()>
 
 /// Keeps IPv6 from giving an interface an address of its own. A kernel without IPv6 has nothing to
 /// keep off.
-pub(super) fn without_addresses(route: &mut RouteSocket, name: &str) {
+pub(super) fn without_addresses(route: &mut NetlinkSocket, name: &str) {
     let silent = Message::new(RTM_NEWLINK, 0, &ifinfomsg(0, 0))
         .attribute(IFLA_IFNAME, &with_zero(name))
         .nested(IFLA_AF_SPEC, |families| {
@@ -227,7 +230,7 @@ pub(super) fn without_addresses(route: &mut RouteSocket, name: &str) {
     let _ = route.request(silent);
 }
 
-fn remove(route: &mut RouteSocket, name: &str) -> io::Result<()> {
+fn remove(route: &mut NetlinkSocket, name: &str) -> io::Result<()> {
     let message =
         Message::new(RTM_DELLINK, 0, &ifinfomsg(0, 0)).attribute(IFLA_IFNAME, &with_zero(name));
     match route.request(message) {

@@ -78,3 +78,17 @@ pub(crate) fn set_option<T: Copy>(
     })?;
     Ok(())
 }
+
+/// A socket option that is a number.
+pub(crate) fn get_option(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    let (to, size) = (std::ptr::from_mut(&mut value), std::ptr::from_mut(&mut length));
+    // SAFETY: both live for the time of the call, and `value` is `length` bytes long.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, to.cast(), size) })?;
+    Ok(value)
+}

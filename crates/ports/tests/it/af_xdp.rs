@@ -18,11 +18,11 @@ use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame, RxWa
 
 const RING: u32 = 256;
 const LOCAL: [u8; 4] = [10, 0, 0, 1];
-const TRANSIT: [u8; 4] = [10, 9, 0, 1];
+pub(crate) const TRANSIT: [u8; 4] = [10, 9, 0, 1];
 
 /// A UDP packet to `to` in a frame for station `mac`, `len` bytes long, with a number behind its
 /// headers.
-fn packet(mac: [u8; 6], to: [u8; 4], number: u32, len: usize) -> Vec<u8> {
+pub(crate) fn packet(mac: [u8; 6], to: [u8; 4], number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0xa5; len];
     frame[..6].copy_from_slice(&mac);
     frame[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 8]);
@@ -41,17 +41,17 @@ fn packet(mac: [u8; 6], to: [u8; 4], number: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-fn number_of(frame: &[u8]) -> u32 {
+pub(crate) fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[42..46].try_into().unwrap())
 }
 
-struct Pair {
-    net: TestNet,
+pub(crate) struct Pair {
+    pub(crate) net: TestNet,
     /// Sends and receives at the far end, with a pool of its own.
     far: AfPacketPort,
     far_pool: FramePool,
-    near: AfXdpPort,
-    pool: FramePool,
+    pub(crate) near: AfXdpPort,
+    pub(crate) pool: FramePool,
 }
 
 fn local() -> Vec<IpAddr> {
@@ -59,7 +59,7 @@ fn local() -> Vec<IpAddr> {
 }
 
 /// Two namespaces with one veth pair; `near` in `b`.
-fn pair(options: AfXdpOptions) -> Pair {
+pub(crate) fn pair(options: AfXdpOptions) -> Pair {
     let net = TestNet::new(&["a", "b", "elsewhere"]);
     net.wire(("a", "va"), ("b", "vb"));
     net.hush("a", "va");
@@ -70,12 +70,12 @@ fn pair(options: AfXdpOptions) -> Pair {
     Pair { net, far, far_pool: FramePool::new(512), near, pool }
 }
 
-fn small() -> AfXdpOptions {
+pub(crate) fn small() -> AfXdpOptions {
     AfXdpOptions { ring: RING, ..AfXdpOptions::default() }
 }
 
 impl Pair {
-    fn send(&mut self, frame: &[u8]) {
+    pub(crate) fn send(&mut self, frame: &[u8]) {
         let mut frames = VecDeque::from([self.far_pool.alloc_from(frame).unwrap()]);
         let (far, pool) = (&mut self.far, &mut self.far_pool);
         eventually("sending", || (far.tx_burst(pool, &mut frames) == 1).then_some(()));
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// Sends a packet and expects it to come in.
-    fn passes(&mut self, number: u32) {
+    pub(crate) fn passes(&mut self, number: u32) {
         let frame = packet(self.near.mac(), TRANSIT, number, 100);
         self.send(&frame);
         let rx = self.receive();

@@ -3,6 +3,7 @@
 mod af_packet;
 mod af_xdp;
 mod bridge;
+mod busy_poll;
 mod common;
 mod gate;
 mod guard;

@@ -10,7 +10,7 @@ use evenkeel_ports::{Port, PortError, sys};
 
 use super::WorkerBuilder;
 use super::open::side_of;
-use crate::attachment::{Hold, offloads_of, settle};
+use crate::attachment::{Hold, Tuned, settle};
 use crate::claim::Claim;
 use crate::worker::{PassedPort, Worker};
 
@@ -101,13 +101,14 @@ impl WorkerBuilder<'_> {
                 }
             }
         };
+        let tuned = match self.worker.mirror.leads() {
+            true => self.tuned(&*opened, &port)?,
+            false => Tuned::default(),
+        };
         let opened = self.opened[at].insert(opened);
         if let Some(attachment) = &mut self.attachments[at] {
-            let Worker { mirror, local, beater, config, .. } = &self.worker;
-            if mirror.leads() {
-                let folder = &self.options.runtime_dir;
-                attachment.offloads = offloads_of(&**opened, port.attach(), interface, folder)?;
-            }
+            let Worker { local, beater, config, .. } = &self.worker;
+            attachment.tuned = tuned;
             if has.hold {
                 let how = (port.attach(), port.own_traffic);
                 let heart = beater.heart();

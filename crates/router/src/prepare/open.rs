@@ -6,12 +6,11 @@ use evenkeel_config::{Attach, Io, Mode, PortConfig};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames, XdpPart};
 use evenkeel_ports::inline::{self, InlinePort, Side};
-use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::wrap::{HandOver, LatePort, PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError};
 
 use super::{WorkerBuilder, capture_of, port_error, xdp_error};
-use crate::attachment::{Attachment, Hold, offloads_of};
+use crate::attachment::{Attachment, Hold, Tuned};
 use crate::error::StartError;
 use crate::handover::PortTransition;
 use crate::worker::Worker;
@@ -48,17 +47,12 @@ impl WorkerBuilder<'_> {
             }
             opened => (self.with_kernel(&port, opened?), true),
         };
-        let (mut offloads, mut guard) = (None, None);
+        let (mut tuned, mut guard) = (Tuned::default(), None);
         let is_new = matches!(transition, None | Some(PortTransition::New));
-        // A port that takes over gets guard and offloads from the old one.
+        // A port that takes over gets guard and tuning from the old one.
         if self.worker.mirror.leads() && is_new && in_use {
             let (attach, interface) = (port.attach(), port.interface.as_str());
-            offloads = offloads_of(&*opened, attach, interface, &self.options.runtime_dir)
-                .map_err(error)?;
-            let warning = offloads.as_ref().and_then(Offloads::warning);
-            if let (Some(report), Some(warning)) = (self.options.report, warning) {
-                report(warning);
-            }
+            tuned = self.tuned(&*opened, &port).map_err(error)?;
             let Worker { local, beater, .. } = &self.worker;
             let how = (attach, port.own_traffic);
             guard = Hold::of(&*opened, how, interface, local, beater.heart()).map_err(error)?;
@@ -75,8 +69,14 @@ impl WorkerBuilder<'_> {
             None => opened,
         });
         let attachment = self.attachment(at, &port);
-        self.attachments[at] = Some(Attachment { guard, offloads, in_use, ..attachment });
+        self.attachments[at] = Some(Attachment { guard, tuned, in_use, ..attachment });
         Ok(())
+    }
+
+    /// Makes the interface of a port ready.
+    pub(super) fn tuned(&self, opened: &dyn Port, port: &PortConfig) -> Result<Tuned, PortError> {
+        let busy_poll = self.worker.config.router.busy_poll;
+        Tuned::of(opened, port, busy_poll, &self.options.runtime_dir, self.options.report)
     }
 
     /// What is held of the interface of a port that is not in use.
@@ -89,7 +89,7 @@ impl WorkerBuilder<'_> {
             claim: self.claims[at].take(),
             watched: false,
             guard: None,
-            offloads: None,
+            tuned: Tuned::default(),
             in_use: false,
             link: self.links[at],
             retry: None,
@@ -180,7 +180,8 @@ impl WorkerBuilder<'_> {
         let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
         let heart = Some(Arc::clone(beater.heart()));
         let own = config.exchange_at(port).map(|(vlan, ethertype)| OwnFrames { vlan, ethertype });
-        AfXdpOptions { buffers, stamp_every, heart, own, ..AfXdpOptions::default() }
+        let busy_poll = config.router.busy_poll.is_some();
+        AfXdpOptions { buffers, stamp_every, busy_poll, heart, own, ..AfXdpOptions::default() }
     }
 
     fn open_xdp(

@@ -77,12 +77,12 @@ impl WorkerBuilder<'_> {
             return None;
         }
         old.pipeline.port_closed(&attachment.name, &port.counters());
-        // Claim, offloads and guard are the leader's.
+        // Claim, tuning and guard are the leader's.
         if old.mirror.leads()
             && let Some(new) = &mut self.attachments[at]
         {
             new.claim = attachment.claim;
-            new.offloads = attachment.offloads;
+            new.tuned = attachment.tuned;
             new.guard = attachment.guard;
             new.in_use = transition == PortTransition::Overlapping && attachment.in_use;
         }

@@ -3,11 +3,10 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
-use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{PortError, sys};
 
 use super::Worker;
-use crate::attachment::{Attachment, Hold, offloads_of, settle};
+use crate::attachment::{Attachment, Hold, Tuned, settle};
 use crate::handover::PortDrain;
 use crate::pipeline::{BURST, LinkState};
 use crate::prepare::reverse_path_of;
@@ -72,7 +71,7 @@ impl Worker {
             attachment.name, attachment.interface
         );
         attachment.guard = None;
-        attachment.offloads = None;
+        attachment.tuned = Tuned::default();
         attachment.in_use = false;
         attachment.retry = None;
         self.publish_guarded(at, false);
@@ -148,26 +147,26 @@ impl Worker {
         if renewed || was_out {
             // The old ones belong to an interface that is no more.
             attachment.guard = None;
-            attachment.offloads = None;
+            attachment.tuned = Tuned::default();
             attachment.in_use = false;
             if self.mirror.leads() {
                 let Attachment { attach, own_traffic, interface, .. } = attachment;
                 let port = &*self.ports[at];
-                let offloads = offloads_of(port, *attach, interface, &self.runtime_dir)?;
-                let warning = offloads.as_ref().and_then(Offloads::warning);
-                if let (Some(report), Some(warning)) = (self.report, warning) {
-                    report(warning);
-                }
+                let (busy_poll, folder) = (self.config.router.busy_poll, &self.runtime_dir);
+                let tuned =
+                    Tuned::of(port, &self.config.ports[at], busy_poll, folder, self.report)?;
                 let how = (*attach, *own_traffic);
                 attachment.guard =
                     Hold::of(port, how, interface, &self.local, self.beater.heart())?;
-                attachment.offloads = offloads;
+                attachment.tuned = tuned;
                 settle(&self.config, at)?;
             }
             attachment.in_use = true;
             if self.mirror.leads() {
                 self.guarded.took();
             }
+        } else {
+            attachment.tuned.renew();
         }
         Ok(was_out)
     }
@@ -243,7 +242,8 @@ impl Worker {
             // The kernel forwards what comes from now on. Offloads of packet sockets have a
             // program where that of AF_XDP goes.
             let attachment = &mut self.attachments[at];
-            (attachment.guard, attachment.offloads, attachment.in_use) = (None, None, false);
+            (attachment.guard, attachment.in_use) = (None, false);
+            attachment.tuned = Tuned::default();
         }
         self.publish_guarded(at, false);
     }
