@@ -65,6 +65,7 @@ settings! {
         /// With AF_XDP, workers have the driver bring frames, and its interrupts wait until none
         /// has asked for so long (preferred busy polling; Linux 5.11). What the kernel does for a
         /// frame is then done on the worker's CPU, in its turn, and never in place of its work.
+        /// Not with `mode = "event"`: who sleeps after each frame would wait for interrupts.
         /// `evenkeel ctl show` says which ports are polled: since Linux 6.13 not those whose driver
         /// does not tell its NAPI instances (veth). Not with `[fairdrop]`, which must see what
         /// waits: it would wait in the driver.

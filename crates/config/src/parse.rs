@@ -170,7 +170,6 @@ pub fn router_from_table(
         membership,
         trees,
     };
-    crate::workers::check_busy_poll(reader, section, &config);
     check_together(reader, &fields, &config);
     Some(config)
 }
@@ -202,6 +201,7 @@ fn buffers_for(links: &[LinkConfig]) -> u32 {
 fn check_together(reader: &mut Reader, fields: &Fields, config: &RouterConfig) {
     check_admissions(reader, fields, config);
     crate::workers::check(reader, fields, config);
+    crate::workers::check_busy_poll(reader, fields, config);
     crate::attach::check(reader, fields, config);
     crate::group::check(reader, fields, config);
     crate::subscribers::check(reader, fields, config);

@@ -12,7 +12,7 @@ use evenkeel_settings::read::{Fields, Reader};
 use thiserror::Error;
 
 use crate::control::LinkControl;
-use crate::model::{Io, LinkConfig, RouterConfig};
+use crate::model::{Io, LinkConfig, Mode, RouterConfig};
 
 /// The part of a link that several workers cannot share: the first one has the link for all.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -53,18 +53,24 @@ pub enum WorkersError {
 }
 
 /// Busy polling, where it is of use and does no harm.
-pub(crate) fn check_busy_poll(reader: &mut Reader, section: &Fields, config: &RouterConfig) {
-    if config.router.busy_poll.is_none() {
+pub(crate) fn check_busy_poll(reader: &mut Reader, fields: &Fields, config: &RouterConfig) {
+    let Some(section) = fields.table("router").filter(|_| config.router.busy_poll.is_some()) else {
         return;
-    }
+    };
     if config.fairdrop.is_some() {
-        let message = "with [fairdrop] frames must wait where it sees them, in the receive ring of \
-                       a port, and with busy polling they wait in the driver; valid: one of the two";
+        let message = "with [fairdrop] frames must wait where it sees them, in the receive ring \
+                       of a port, and with busy polling they wait in the driver; valid: one of \
+                       the two";
+        reader.fail_at(section, "busy_poll", message);
+    }
+    if config.router.mode == Mode::Event {
+        let message = "with mode = \"event\" the worker sleeps and does not poll; valid: with \
+                       mode = \"adaptive\" or \"busy\"";
         reader.fail_at(section, "busy_poll", message);
     }
     if config.ports.iter().all(|port| config.io_of(port) == Io::AfPacket) {
-        let message = "it is for ports with AF_XDP, and there is none: io = \"auto\" or \"af-xdp\", \
-                       and attach = \"route\"";
+        let message = "it is for ports with AF_XDP, and there is none: io = \"auto\" or \
+                       \"af-xdp\", and attach = \"route\"";
         reader.fail_at(section, "busy_poll", message);
     }
 }

@@ -2,15 +2,14 @@
 //!
 //! A socket that prefers busy polling (`SO_PREFER_BUSY_POLL`) has the kernel do the driver's work
 //! in the call of the thread that asks for frames, on that thread's CPU, and not in an interrupt.
-//! That holds only if interrupts leave the thread time to ask. Three numbers say how much, for each
+//! That holds only if interrupts leave the thread time to ask. Two numbers say how much, for each
 //! NAPI instance, which is as much as a receive queue:
 //!
 //! - `gro-flush-timeout`: so long after the last poll the kernel looks itself;
-//! - `defer-hard-irqs`: so often it looks in vain before interrupts are on again;
-//! - `irq-suspend-timeout` (Linux 6.13): a thread that waits by epoll suspends interrupts as long
-//!   as it finds something there, and for at most so long without asking.
+//! - `defer-hard-irqs`: so often it looks in vain before interrupts are on again.
 //!
-//! They are set by netlink, for each instance, or before Linux 6.13 by sysfs, for the whole
+//! (A third, `irq-suspend-timeout`, is for threads that poll by epoll; a worker that is awake does
+//! not.) They are set by netlink, for each instance, or before Linux 6.13 by sysfs, for the whole
 //! interface. What was there is restored by a stop, and after `kill -9` by the next start, which
 //! finds it written down; until then a lone frame may wait twice the time for its interrupt.
 
@@ -36,31 +35,27 @@ const IFINDEX: u16 = 1;
 const ID: u16 = 2;
 const DEFER_HARD_IRQS: u16 = 5;
 const GRO_FLUSH_TIMEOUT: u16 = 6;
-const IRQ_SUSPEND_TIMEOUT: u16 = 7;
 
 /// Looks in vain before interrupts are on again.
 const LOOKS: u32 = 2;
-/// A thread that handles what it found asks again long before.
-const SUSPEND: Nanos = Nanos::from_millis(10);
 /// Stands for all instances where they have no settings of their own.
 const ALL: u32 = 0;
 /// Files of an interface in sysfs.
 const DEFER: &str = "napi_defer_hard_irqs";
 const FLUSH: &str = "gro_flush_timeout";
 
-/// The three numbers of an instance, times in nanoseconds.
+/// The numbers of an instance; the time in nanoseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Settings {
     defer_hard_irqs: u32,
     gro_flush_timeout: u64,
-    irq_suspend_timeout: u64,
 }
 
 impl Settings {
     /// A line of the note.
     fn written(&self) -> String {
-        let Self { defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout } = self;
-        format!("{defer_hard_irqs} {gro_flush_timeout} {irq_suspend_timeout}")
+        let Self { defer_hard_irqs, gro_flush_timeout } = self;
+        format!("{defer_hard_irqs} {gro_flush_timeout}")
     }
 
     fn read(line: &str) -> Option<Self> {
@@ -68,7 +63,6 @@ impl Settings {
         Some(Self {
             defer_hard_irqs: words.next()?.parse().ok()?,
             gro_flush_timeout: words.next()?.parse().ok()?,
-            irq_suspend_timeout: words.next()?.parse().ok()?,
         })
     }
 }
@@ -114,11 +108,7 @@ impl Deferral {
         let note = Note::of("interrupts", (interface, ifindex), runtime)?;
         let before =
             note.recall().iter().flatten().filter_map(|line| Settings::read(line)).collect();
-        let wanted = Settings {
-            defer_hard_irqs: LOOKS,
-            gro_flush_timeout: wait.0,
-            irq_suspend_timeout: SUSPEND.0.max(wait.0),
-        };
+        let wanted = Settings { defer_hard_irqs: LOOKS, gro_flush_timeout: wait.0 };
         let interface = interface.to_owned();
         let mut this = Self { interface, ifindex, control, netlink, wanted, before, note };
         this.renew()?;
@@ -176,8 +166,7 @@ impl Deferral {
         let message = Message::new(family, 0, &generic(NAPI_SET))
             .attribute(ID, &id.to_ne_bytes())
             .attribute(DEFER_HARD_IRQS, &settings.defer_hard_irqs.to_ne_bytes())
-            .attribute(GRO_FLUSH_TIMEOUT, &settings.gro_flush_timeout.to_ne_bytes())
-            .attribute(IRQ_SUSPEND_TIMEOUT, &settings.irq_suspend_timeout.to_ne_bytes());
+            .attribute(GRO_FLUSH_TIMEOUT, &settings.gro_flush_timeout.to_ne_bytes());
         self.netlink.request(message).map(drop)
     }
 }
@@ -219,7 +208,6 @@ fn instance(body: &[u8]) -> Option<(u32, Settings)> {
     let settings = Settings {
         defer_hard_irqs: number(DEFER_HARD_IRQS)? as u32,
         gro_flush_timeout: number(GRO_FLUSH_TIMEOUT)?,
-        irq_suspend_timeout: number(IRQ_SUSPEND_TIMEOUT)?,
     };
     Some((number(ID)? as u32, settings))
 }
@@ -253,7 +241,6 @@ impl Sysfs {
         Ok(Settings {
             defer_hard_irqs: self.number(DEFER)?,
             gro_flush_timeout: self.number(FLUSH)?,
-            irq_suspend_timeout: 0,
         })
     }
 
@@ -275,10 +262,8 @@ mod tests {
     use crate::sys::in_netns;
 
     const WAIT: Nanos = Nanos::from_micros(50);
-    const OURS: Settings =
-        Settings { defer_hard_irqs: 2, gro_flush_timeout: 50_000, irq_suspend_timeout: 10_000_000 };
-    const THEIRS: Settings =
-        Settings { defer_hard_irqs: 7, gro_flush_timeout: 90_000, irq_suspend_timeout: 5 };
+    const OURS: Settings = Settings { defer_hard_irqs: 2, gro_flush_timeout: 50_000 };
+    const THEIRS: Settings = Settings { defer_hard_irqs: 7, gro_flush_timeout: 90_000 };
 
     /// Runs `work` beside a veth pair of two queues.
     fn beside<T: Send>(test: &str, work: impl FnOnce(&TestNet, &Path) -> T + Send) {
@@ -315,8 +300,7 @@ mod tests {
 
     /// As long as they wait.
     fn waiting() -> Vec<Settings> {
-        let for_all = Settings { irq_suspend_timeout: 0, ..OURS };
-        of_instances().map_or(vec![for_all], |known| vec![OURS; known.len()])
+        vec![OURS; of_instances().map_or(1, |known| known.len())]
     }
 
     #[test]
@@ -327,7 +311,7 @@ mod tests {
             first.before[0] = THEIRS;
             drop(first);
             let before = now();
-            assert_eq!(before[0].gro_flush_timeout, THEIRS.gro_flush_timeout);
+            assert_eq!(before[0], THEIRS);
             let ours = Deferral::set("vb", true, WAIT, runtime).unwrap();
             assert_eq!(now(), waiting());
             drop(ours);
@@ -388,9 +372,8 @@ mod tests {
         beside("interrupts by sysfs", |_, _| {
             let before = by_sysfs().settings().unwrap();
             by_sysfs().put(OURS).unwrap();
-            let ours = Settings { irq_suspend_timeout: 0, ..OURS };
-            assert_eq!(by_sysfs().settings().unwrap(), ours);
-            assert!(now().iter().all(|one| *one == ours), "they count for all instances");
+            assert_eq!(by_sysfs().settings().unwrap(), OURS);
+            assert!(now().iter().all(|one| *one == OURS), "they count for all instances");
             by_sysfs().put(before).unwrap();
         });
     }

@@ -24,8 +24,8 @@ pub enum PortError {
     BadName(String),
     /// Busy polling is of no use at the interface.
     #[error(
-        "interface {0}: its driver does not tell the kernel which NAPI instance its frames come \
-         by (veth does not since Linux 6.13), so it cannot be polled, and interrupts bring them"
+        "the driver of {0} does not tell the kernel by which NAPI instance frames come (veth has \
+         not since Linux 6.13): interrupts bring them"
     )]
     NoNapi(String),
     /// The process may not do it.

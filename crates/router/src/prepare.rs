@@ -278,11 +278,6 @@ impl<'a> WorkerBuilder<'a> {
         }
         let xdp_parts = xdp_parts(&xdp_common, number, config.router.workers);
         let count = config.ports.len();
-        let poller = Poller::new().map_err(system("making a poller"))?;
-        if config.router.busy_poll.is_some() {
-            // Without it interrupts come back by themselves when the worker sleeps, only later.
-            let _ = poller.prefer_busy_poll();
-        }
         let worker = Worker {
             local: pipeline.host_addresses(),
             beater: Beater::waiting(params.heart, number),
@@ -292,7 +287,7 @@ impl<'a> WorkerBuilder<'a> {
             mirror: mirror.access,
             taken: params.guarded.taken(),
             guarded: params.guarded,
-            poller,
+            poller: Poller::new().map_err(system("making a poller"))?,
             timer: Timer::new().map_err(system("making a timer"))?,
             messages: params.messages,
             control: params.control,

@@ -410,6 +410,13 @@ fn busy_polling_is_refused_where_it_is_of_no_use_or_does_harm() {
     let with = |rest: &str| format!("[router]\nbusy_poll = \"50us\"\n{rest}");
     refused(&with("[fairdrop]"), "router.busy_poll", 2, "valid: one of the two");
     refused(&with("io = \"af-packet\""), "router.busy_poll", 2, "ports with AF_XDP");
+    refused(&with("mode = \"event\""), "router.busy_poll", 2, "\"adaptive\" or \"busy\"");
+    refused(&with(""), "router.busy_poll", 2, "\"adaptive\" or \"busy\"");
+    let port = "[[port]]\nname = \"a\"\ninterface = \"eth0\"\n";
+    for mode in ["busy", "adaptive"] {
+        let text = format!("{}{port}", with(&format!("mode = {mode:?}\n")));
+        RouterConfig::parse(&text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    }
     refused("[router]\nbusy_poll = \"5us\"", "router.busy_poll", 2, "10us to 1ms");
     refused("[router]\nbusy_poll = \"2ms\"", "router.busy_poll", 2, "10us to 1ms");
 }

@@ -47,9 +47,7 @@ impl AfXdpPort {
         let queues = from.len();
         for queue in from.iter_mut().chain(before) {
             let mut taken = 0;
-            if self.options.busy_poll {
-                queue.poll_driver((max - (out.len() - first)) as u32);
-            }
+            queue.poll_driver((max - (out.len() - first)) as u32);
             while out.len() - first < max
                 && let Some(received) = queue.socket.rx.next()
             {

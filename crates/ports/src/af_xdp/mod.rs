@@ -238,7 +238,9 @@ impl AfXdpPort {
         for queue in &mut queues {
             // The other process may have done otherwise.
             queue.socket.prefer_busy_poll(interface, options.busy_poll)?;
-            queue.look_for_napi();
+            if options.busy_poll {
+                queue.look_for_napi();
+            }
         }
         let (hook, sockets) = match &part {
             Some(part) if !part.leads() => {

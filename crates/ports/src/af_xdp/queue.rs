@@ -25,7 +25,7 @@ pub(super) struct Queue {
     pub(super) seated: bool,
     /// Whether the kernel knows by which instance of NAPI frames come here: from the start (Linux
     /// 6.14), from the first frame on (before 6.13), or never, if the driver does not say it.
-    /// `None`: it may yet.
+    /// `None`: it may yet. Interrupts bring frames unless it is `Some(true)`.
     pub(super) napi: Option<bool>,
 }
 
@@ -33,7 +33,15 @@ impl Queue {
     /// A queue whose socket has been opened, for a pool of so many buffers.
     pub(super) fn new(socket: XdpSocket, buffers: usize) -> Self {
         let lent = vec![0; buffers.div_ceil(64)];
-        Self { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false, napi: None }
+        Self {
+            socket,
+            lent,
+            filled: 0,
+            sending: 0,
+            since: Nanos::ZERO,
+            seated: false,
+            napi: Some(false),
+        }
     }
 
     /// The queue of another process, for a pool of so many buffers.
@@ -50,7 +58,7 @@ impl Queue {
             return Err(PortError::NotPassed("it has other buffers"));
         }
         let lent = (0..words).map(|_| parcel.take()).collect::<Result<_, _>>()?;
-        Ok(Self { socket, lent, filled, sending, since, seated, napi: None })
+        Ok(Self { socket, lent, filled, sending, since, seated, napi: Some(false) })
     }
 
     pub(super) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {

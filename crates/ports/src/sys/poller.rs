@@ -2,16 +2,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use evenkeel_core::Nanos;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-
-use super::check;
-
-/// Frames that a driver brings in one poll.
-const POLL_BUDGET: u16 = 64;
 
 /// One descriptor that is ready.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,23 +35,6 @@ impl Poller {
     /// The process has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
-    }
-
-    /// From now on, before a thread sleeps here, the kernel asks the driver behind the sockets of
-    /// the set, if these [prefer busy polling](crate::af_xdp::AfXdpOptions::busy_poll), and its
-    /// interrupts are off from when something is found until nothing is. With drivers of several
-    /// queues it does so for one of them.
-    ///
-    /// # Errors
-    /// The kernel is older than 6.9. Interrupts come back by themselves there, after a while.
-    pub fn prefer_busy_poll(&self) -> io::Result<()> {
-        // SAFETY: plain data.
-        let mut params: libc::epoll_params = unsafe { std::mem::zeroed() };
-        params.prefer_busy_poll = 1;
-        params.busy_poll_budget = POLL_BUDGET;
-        // SAFETY: the call reads such a structure, which lives for the time of the call.
-        check(unsafe { libc::ioctl(self.epoll.as_raw_fd(), libc::EPIOCSPARAMS as _, &params) })?;
-        Ok(())
     }
 
     /// Adds a descriptor to be watched for reading. It leaves the set when it is closed everywhere.

@@ -60,8 +60,13 @@ fn local() -> Vec<IpAddr> {
 
 /// Two namespaces with one veth pair; `near` in `b`.
 pub(crate) fn pair(options: AfXdpOptions) -> Pair {
+    pair_over(options, |net| net.wire(("a", "va"), ("b", "vb")))
+}
+
+/// The same over another wire between `va` in `a` and `vb` in `b`.
+pub(crate) fn pair_over(options: AfXdpOptions, wire: impl FnOnce(&TestNet)) -> Pair {
     let net = TestNet::new(&["a", "b", "elsewhere"]);
-    net.wire(("a", "va"), ("b", "vb"));
+    wire(&net);
     net.hush("a", "va");
     net.hush("b", "vb");
     let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
@@ -91,7 +96,7 @@ impl Pair {
     }
 
     /// The next burst gives new sockets their buffers.
-    fn wait_until_up(&mut self) {
+    pub(crate) fn wait_until_up(&mut self) {
         eventually("the wire is up", || {
             self.near.rx_burst(&mut self.pool, monotonic_now(), &mut Vec::new(), 1);
             (self.near.state() == PortState::Up).then_some(())

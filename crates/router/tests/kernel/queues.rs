@@ -89,3 +89,35 @@ fn what_stands_in_the_way_of_af_xdp_is_said_and_packet_sockets_do_where_they_may
     lab.start("");
     lab.ping("10.2.0.2", 3);
 }
+
+/// Whether this kernel's veth can be polled or not, packets pass at once, and all is as before.
+#[test]
+fn busy_polling_begins_and_ends_by_reload_and_holds_nothing_up() {
+    let Some(mut lab) = Lab::new("busy polling by reload") else { return };
+    let settings = |lab: &Lab| {
+        let folder = "/sys/class/net/lan";
+        let files = format!("{folder}/napi_defer_hard_irqs {folder}/gro_flush_timeout");
+        lab.net.output("r", &format!("cat {files}"))
+    };
+    let before = settings(&lab);
+    let polled =
+        |mode: &str| Lab::config(&format!("[router]\nmode = {mode:?}\nbusy_poll = \"1ms\"\n"));
+    let io = |lab: &Lab| lab.snapshot().port("lan").unwrap().io.clone();
+    lab.start_with(polled("adaptive"));
+    for _ in 0..2 {
+        for to in ["10.2.0.2", "2001:db8:2::2"] {
+            lab.ping(to, 20);
+        }
+        assert!(io(&lab).contains("busy polling"), "{}", io(&lab));
+        lab.reload(&Lab::config("")).unwrap();
+        lab.ping("10.2.0.2", 20);
+        assert!(!io(&lab).contains("busy polling"), "{}", io(&lab));
+        assert_eq!(settings(&lab), before);
+        lab.reload(&polled("busy")).unwrap();
+    }
+    lab.router.take().unwrap().stop().unwrap();
+    assert_eq!(settings(&lab), before);
+    let left = std::fs::read_dir(lab.runtime.path()).unwrap();
+    let is_note = |name: &str| name.starts_with("interrupts") || name.starts_with("offloads");
+    assert!(left.flatten().all(|file| !is_note(&file.file_name().to_string_lossy())));
+}
