@@ -106,6 +106,14 @@ impl Asker {
         Ok(Self { questions: asks, pieces, undecodable })
     }
 
+    /// One without a thread: a test hears the questions, and answers as it likes.
+    #[cfg(test)]
+    pub(super) fn by_hand() -> (Self, Receiver<Question>, SyncSender<Piece>) {
+        let (asks, asked) = channel();
+        let (told, pieces) = sync_channel(PIECES);
+        (Self { questions: asks, pieces, undecodable: Arc::default() }, asked, told)
+    }
+
     /// # Errors
     /// The thread has ended, which it does of itself only by a defect.
     pub(super) fn ask(&self, question: Question) -> io::Result<()> {

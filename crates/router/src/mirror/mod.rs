@@ -577,4 +577,73 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(view.poll().unwrap(), None);
     }
+
+    /// The events up to the one that is waited for.
+    fn until(
+        mirror: &Mirror,
+        what: &str,
+        is_it: impl Fn(&MirrorEvent) -> bool,
+    ) -> Vec<MirrorEvent> {
+        let mut heard = Vec::new();
+        evenkeel_netns::testing::eventually(what, || {
+            heard.extend(mirror.poll().unwrap().unwrap_or_default());
+            heard.iter().any(&is_it)
+        });
+        heard
+    }
+
+    fn link_is(up: bool) -> impl Fn(&MirrorEvent) -> bool {
+        move |event| matches!(event, MirrorEvent::Link { link: Some(link), .. } if link.up == up)
+    }
+
+    /// Whoever sets thousands of routes has the kernel's lock for tenths of a second.
+    #[test]
+    fn changes_are_told_while_the_kernel_answers_nothing_and_old_answers_undo_none() {
+        if !evenkeel_netns::testing::available("a kernel that answers nothing") {
+            return;
+        }
+        let net = evenkeel_netns::testing::TestNet::new(&["a", "b"]);
+        net.wire(("a", "va"), ("b", "vb"));
+        net.ip("b", "address add 10.1.0.1/24 dev vb");
+        let (mirror, asked, answers) = sys::in_netns(&net.name("b"), || {
+            let ready = Notifier::new().unwrap();
+            let events = Events::open().unwrap();
+            let (mut follower, views) =
+                Follower::new(events, vec!["vb".into()], ready, &[]).unwrap();
+            let (asker, asked, answers) = Asker::by_hand();
+            follower.asker = asker;
+            follower.schedule.want(Nanos::ZERO, Resync::Now);
+            (follower.spawn(views).unwrap().0, asked, answers)
+        })
+        .unwrap();
+        assert!(matches!(asked.recv().unwrap(), Question::Everything));
+        let tables = || {
+            let read = || Questions::open().unwrap().tables().unwrap();
+            sys::in_netns(&net.name("b"), read).unwrap()
+        };
+        let (first, old) = (tables(), tables());
+        answers.send(Piece::Tables(first)).unwrap();
+        mirror.view.wake.notify();
+        until(&mirror, "links", link_is(true));
+
+        // From now on the kernel answers nothing: a neighbour that is asked for does not matter.
+        mirror.ask(NeighbourRequest { port: PortIndex(0), address: "10.1.0.2".parse().unwrap() });
+        net.ip("b", "route add 10.9.0.0/16 via 10.1.0.2");
+        until(&mirror, "a route", |event| matches!(event, MirrorEvent::Route { .. }));
+        net.ip("b", "link set vb down");
+        until(&mirror, "a link that is down", link_is(false));
+
+        // What it says at last is older.
+        answers.send(Piece::Tables(old)).unwrap();
+        answers.send(Piece::End(Ok(()))).unwrap();
+        answers.send(Piece::Refused("10.1.0.2".parse().unwrap(), io::Error::other("."))).unwrap();
+        mirror.view.wake.notify();
+        let refused = |event: &MirrorEvent| matches!(event, MirrorEvent::RefusedNeighbours(_));
+        let after = until(&mirror, "the last answer", refused);
+        assert!(!after.iter().any(link_is(true)), "{after:?}");
+        // The neighbour was passed on, and everything is asked for again: a link has changed.
+        assert!(matches!(asked.recv().unwrap(), Question::Neighbour(..)));
+        let again = asked.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(matches!(again, Question::Everything), "{again:?}");
+    }
 }
