@@ -336,13 +336,14 @@ impl Engine {
             self.found.remove(&key);
             self.ends[number as usize] = None;
         }
-        for packet in outbox.packets.drain(..) {
-            let head = &packet.head[..usize::from(packet.head_len)];
-            let frame = header::framed(ethernet, head, packet.ip_len, traffic, self.now);
-            self.hosts_sent += 1;
-            self.tallies[traffic as usize].sent += u64::from(opens);
+        let sent = outbox.packets.len() as u64;
+        self.hosts_sent += sent;
+        self.tallies[traffic as usize].sent += if opens { sent } else { 0 };
+        for packet in &outbox.packets {
+            let frame = header::framed(ethernet, packet, traffic, self.now);
             self.send(direction, &frame);
         }
+        outbox.clear();
         self.outbox = outbox;
     }
 
