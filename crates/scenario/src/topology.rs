@@ -1,5 +1,6 @@
 //! Wires, addresses and routes: all follow from the order of the wires in the file.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -319,11 +320,11 @@ impl Scenario {
     pub fn paths_between(&self, from: &str, to: &str) -> Vec<Vec<String>> {
         let mut paths: Vec<Vec<String>> = Vec::new();
         let changed = self.steps.iter().enumerate().filter(|(_, step)| step.changes_layout());
-        let layouts =
-            std::iter::once(self.clone()).chain(changed.map(|(index, _)| self.during(index)));
-        for layout in layouts {
-            let usual = layout.path_between(from, to).into_iter();
-            for path in usual.chain(layout.other_paths(from, to)) {
+        let changed = changed.map(|(index, _)| Cow::Owned(self.during(index)));
+        for layout in std::iter::once(Cow::Borrowed(self)).chain(changed) {
+            let Some(usual) = layout.path_between(from, to) else { continue };
+            let others = layout.other_paths(&usual, to);
+            for path in std::iter::once(usual).chain(others) {
                 if !paths.contains(&path) {
                     paths.push(path);
                 }
@@ -333,9 +334,8 @@ impl Scenario {
     }
 
     /// The paths that leave the usual one at a router that pins flows to paths.
-    fn other_paths(&self, from: &str, to: &str) -> Vec<Vec<String>> {
-        let target = self.wires.iter().find(|wire| wire.from_node(to).is_some());
-        let (Some(target), Some(usual)) = (target, self.path_between(from, to)) else {
+    fn other_paths(&self, usual: &[String], to: &str) -> Vec<Vec<String>> {
+        let Some(target) = self.wires.iter().find(|wire| wire.from_node(to).is_some()) else {
             return Vec::new();
         };
         let mut paths = Vec::new();

@@ -5,7 +5,7 @@
 //! the order in which they became so. Wires that take no time hand frames over in the same instant;
 //! so a packet passes three routers whose links are free without a single event in the queue.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use evenkeel_core::Nanos;
 use evenkeel_report::{ConnectionRow, FlowRow};
@@ -128,7 +128,8 @@ pub(crate) struct Engine {
     /// Frames on wires that take time, and free places among them.
     store: Vec<SimFrame>,
     free: Vec<u32>,
-    ready: VecDeque<u32>,
+    /// Routers whose turn comes in the present instant, those that had it included.
+    ready: Vec<u32>,
     found: HashMap<ConversationKey, u32, FixedState>,
     outbox: Outbox,
     /// Files of wires.
@@ -159,7 +160,7 @@ impl Engine {
             notes: Vec::new(),
             store: Vec::new(),
             free: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Vec::new(),
             found: HashMap::default(),
             outbox: Outbox::new(),
             captures: Vec::new(),
@@ -212,14 +213,13 @@ impl Engine {
 
     /// Lets everything happen up to `until`, that instant included.
     pub(crate) fn run_until(&mut self, until: Nanos) {
-        while let Some((at, event)) = self.queue.pop_until(until) {
-            self.now = at;
-            self.happen(event);
-            while let Some(event) = self.queue.pop_now() {
+        while self.queue.go_on(until) {
+            self.now = self.queue.now();
+            while let Some(event) = self.queue.pop() {
                 self.happen(event);
             }
-            while let Some(router) = self.ready.pop_front() {
-                self.round(router);
+            if !self.ready.is_empty() {
+                self.turns();
             }
         }
         self.now = until;
@@ -228,9 +228,17 @@ impl Engine {
     /// Lets a router go on that was changed from outside.
     pub(crate) fn touched(&mut self, router: u32) {
         self.make_ready(router);
-        while let Some(router) = self.ready.pop_front() {
+        self.turns();
+    }
+
+    /// The turns of the routers that are ready, and of those that become so by them.
+    fn turns(&mut self) {
+        let mut nth = 0;
+        while let Some(&router) = self.ready.get(nth) {
             self.round(router);
+            nth += 1;
         }
+        self.ready.clear();
     }
 
     /// Frames on wires.
@@ -328,13 +336,14 @@ impl Engine {
             self.found.remove(&key);
             self.ends[number as usize] = None;
         }
-        for packet in outbox.packets.drain(..) {
-            let head = &packet.head[..usize::from(packet.head_len)];
-            let frame = header::framed(ethernet, head, packet.ip_len, traffic, self.now);
-            self.hosts_sent += 1;
-            self.tallies[traffic as usize].sent += u64::from(opens);
+        let sent = outbox.packets.len() as u64;
+        self.hosts_sent += sent;
+        self.tallies[traffic as usize].sent += if opens { sent } else { 0 };
+        for packet in &outbox.packets {
+            let frame = header::framed(ethernet, packet, traffic, self.now);
             self.send(direction, &frame);
         }
+        outbox.clear();
         self.outbox = outbox;
     }
 
@@ -377,7 +386,7 @@ impl Engine {
         let node = &mut self.routers[router as usize];
         if !node.ready {
             node.ready = true;
-            self.ready.push_back(router);
+            self.ready.push(router);
         }
     }
 

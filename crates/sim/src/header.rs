@@ -6,6 +6,7 @@ use evenkeel_core::Nanos;
 use evenkeel_net::{MacAddr, checksum};
 use evenkeel_world::payload::{self, Stamp};
 
+use crate::host::Outgoing;
 use crate::port::{ETHERNET, FRAME_HEAD, SimFrame};
 
 const UDP: u8 = 17;
@@ -80,16 +81,15 @@ fn octets(address: IpAddr) -> [u8; 16] {
 /// A frame with an endpoint's packet; stamped if it carries enough payload.
 pub(crate) fn framed(
     ethernet: [u8; ETHERNET],
-    head: &[u8],
-    ip_len: u32,
+    &Outgoing { head, head_len, ip_len }: &Outgoing,
     traffic: u32,
     now: Nanos,
 ) -> SimFrame {
     let mut bytes = [0; FRAME_HEAD];
     bytes[..ETHERNET].copy_from_slice(&ethernet);
-    bytes[ETHERNET..ETHERNET + head.len()].copy_from_slice(head);
-    let mut frame =
-        SimFrame { bytes, head: (ETHERNET + head.len()) as u16, len: ip_len + ETHERNET as u32 };
+    bytes[ETHERNET..].copy_from_slice(&head);
+    let head = ETHERNET as u16 + u16::from(head_len);
+    let mut frame = SimFrame { bytes, head, len: ip_len + ETHERNET as u32 };
     if let Some(at) = read(&frame).and_then(|packet| packet.stamp_at) {
         Stamp { flow: traffic, seq: 0, at: now }.write(&mut frame.bytes[at..]);
         frame.head = frame.head.max((at + payload::LENGTH) as u16);

@@ -50,10 +50,21 @@ impl Outbox {
         if head.len() > HEAD || head.len() > ip_len as usize {
             return false;
         }
-        let mut packet = Outgoing { head: [0; HEAD], head_len: head.len() as u8, ip_len };
-        packet.head[..head.len()].copy_from_slice(head);
-        self.packets.push(packet);
+        self.write(|place| {
+            place[..head.len()].copy_from_slice(head);
+            (head.len(), ip_len)
+        });
         true
+    }
+
+    /// Sends the IP packet whose head `write` writes where it is to lie. It gives the length of the
+    /// head and of all, which is no shorter.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut [u8; HEAD]) -> (usize, u32)) {
+        self.packets.push(Outgoing { head: [0; HEAD], head_len: 0, ip_len: 0 });
+        if let Some(packet) = self.packets.last_mut() {
+            let (head_len, ip_len) = write(&mut packet.head);
+            (packet.head_len, packet.ip_len) = (head_len as u8, ip_len);
+        }
     }
 
     /// What waits to be sent, as it will arrive at the other end: for tests of endpoints, and to

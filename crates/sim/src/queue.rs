@@ -9,8 +9,6 @@
 //! all. Moves keep the order, so that events of one instant stay in the order in which they were
 //! told without a number of their own.
 
-use std::collections::VecDeque;
-
 use evenkeel_core::Nanos;
 
 /// What happens.
@@ -37,28 +35,61 @@ const SLOTS: usize = 1 << DIGIT;
 /// Digits of a time.
 const WHEELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
 
-/// A queue of events. Events carry indices only: 24 bytes each with their times.
+/// No event.
+const NONE: u32 = u32::MAX;
+
+/// An event with its time, and the place of the next one in its list: 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    at: Nanos,
+    event: Event,
+    next: u32,
+}
+
+/// Events in the order in which they were told: the places of the first and of the last.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { first: NONE, last: NONE };
+}
+
+/// A queue of events.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     /// The present: that of the event taken last.
     now: Nanos,
     /// Events of the present.
-    due: VecDeque<Event>,
+    due: List,
     /// Later events: by the highest digit in which they differ from the present, and by that digit.
     /// Those of a wheel have the higher digits of the present, and there is none whose digit is the
     /// present's or below.
-    slots: Vec<Vec<(Nanos, Event)>>,
+    slots: Box<[[List; SLOTS]; WHEELS]>,
     /// Which slots of a wheel are not empty, and which wheels.
     filled: [u64; WHEELS],
     wheels: u32,
+    /// All events that wait. They stay where they are when they go from list to list. The places of
+    /// those that have happened are a list, too.
+    waiting: Vec<Waiting>,
+    free: u32,
     told: u64,
 }
 
 impl Default for EventQueue {
     fn default() -> Self {
-        let slots = (0..WHEELS * SLOTS).map(|_| Vec::new()).collect();
-        let (now, due) = (Nanos::ZERO, VecDeque::new());
-        Self { now, due, slots, filled: [0; WHEELS], wheels: 0, told: 0 }
+        Self {
+            now: Nanos::ZERO,
+            due: List::EMPTY,
+            slots: Box::new([[List::EMPTY; SLOTS]; WHEELS]),
+            filled: [0; WHEELS],
+            wheels: 0,
+            waiting: Vec::new(),
+            free: NONE,
+            told: 0,
+        }
     }
 }
 
@@ -66,76 +97,105 @@ impl EventQueue {
     /// Something happens at `at`, or now if that has passed.
     #[inline]
     pub(crate) fn push(&mut self, at: Nanos, event: Event) {
-        self.told += 1;
-        self.put(at.max(self.now), event);
-    }
-
-    #[inline]
-    fn put(&mut self, at: Nanos, event: Event) {
-        let Some(bit) = (at.0 ^ self.now.0).checked_ilog2() else {
-            self.due.push_back(event);
-            return;
+        let place = self.free;
+        let Some(waiting) = self.waiting.get_mut(place as usize) else {
+            return self.push_more(at, event);
         };
-        let wheel = bit / DIGIT;
-        let slot = (at.0 >> (wheel * DIGIT)) as usize % SLOTS;
-        self.slots[wheel as usize * SLOTS + slot].push((at, event));
-        self.filled[wheel as usize] |= 1 << slot;
-        self.wheels |= 1 << wheel;
+        let at = at.max(self.now);
+        self.free = std::mem::replace(waiting, Waiting { at, event, next: NONE }).next;
+        self.told += 1;
+        self.put(at, place);
     }
 
-    /// The next thing, if it happens at `until` or before.
+    /// The same if more wait than ever before.
+    #[cold]
+    fn push_more(&mut self, at: Nanos, event: Event) {
+        self.free = self.waiting.len() as u32;
+        self.waiting.push(Waiting { at, event, next: NONE });
+        self.push(at, event);
+    }
+
+    /// Puts the event at `place`, behind which there is none, where its time belongs.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until: Nanos) -> Option<(Nanos, Event)> {
-        if self.due.is_empty()
-            && let Some(only) = self.go_on(until)
-        {
-            return Some((self.now, only));
+    fn put(&mut self, at: Nanos, place: u32) {
+        let list = match (at.0 ^ self.now.0).checked_ilog2() {
+            None => &mut self.due,
+            Some(bit) => {
+                let wheel = bit / DIGIT;
+                let slot = (at.0 >> (wheel * DIGIT)) as usize % SLOTS;
+                self.filled[wheel as usize] |= 1 << slot;
+                self.wheels |= 1 << wheel;
+                &mut self.slots[wheel as usize][slot]
+            }
+        };
+        match list.first {
+            NONE => list.first = place,
+            _ => self.waiting[list.last as usize].next = place,
         }
-        if self.now > until {
-            return None;
+        list.last = place;
+    }
+
+    /// The present.
+    pub(crate) const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Makes the time of the next event the present, unless it is after `until`: then there is
+    /// nothing to be taken.
+    #[inline]
+    pub(crate) fn go_on(&mut self, until: Nanos) -> bool {
+        if self.due.first != NONE {
+            return self.now <= until;
         }
-        self.due.pop_front().map(|event| (self.now, event))
-    }
-
-    /// One more thing that happens at the same instant as the one before.
-    #[inline]
-    pub(crate) fn pop_now(&mut self) -> Option<Event> {
-        self.due.pop_front()
-    }
-
-    /// Makes the time of the next event the present, if it is not after `until`. Gives the event if
-    /// there is one of that time; several are due then.
-    #[inline]
-    fn go_on(&mut self, until: Nanos) -> Option<Event> {
         let wheel = self.wheels.trailing_zeros() as usize;
-        let filled = self.filled.get_mut(wheel)?;
-        let slot = filled.trailing_zeros();
+        let Some(filled) = self.filled.get_mut(wheel) else { return false };
+        let slot = filled.trailing_zeros() as usize;
         // The earliest is here, and all of its instant with it.
-        let waiting = &mut self.slots[wheel * SLOTS + slot as usize];
-        let earliest = waiting.iter().map(|(at, _)| *at).min()?;
+        let list = &mut self.slots[wheel][slot];
+        let List { first, last } = *list;
+        let mut earliest = self.waiting[first as usize].at;
+        let mut place = first;
+        while place != last {
+            let waiting = &self.waiting[place as usize];
+            (earliest, place) = (earliest.min(waiting.at), waiting.next);
+        }
+        earliest = earliest.min(self.waiting[last as usize].at);
         if earliest > until {
-            return None;
+            return false;
         }
         self.now = earliest;
+        *list = List::EMPTY;
         *filled &= !(1 << slot);
         if *filled == 0 {
             self.wheels &= !(1 << wheel);
         }
-        if let [(_, only)] = waiting[..] {
-            waiting.clear();
-            return Some(only);
+        if first == last {
+            self.due = List { first, last };
+        } else {
+            self.spread(first);
         }
-        // They share this digit and the higher ones with the earliest: all go to lower wheels.
-        let mut spread = std::mem::take(waiting);
-        for (at, event) in spread.drain(..) {
-            self.put(at, event);
+        true
+    }
+
+    /// Takes a list apart whose events share the digit that they were put aside by, and the higher
+    /// ones, with the present: all go to lower wheels.
+    fn spread(&mut self, first: u32) {
+        let mut place = first;
+        while let Some(waiting) = self.waiting.get_mut(place as usize) {
+            let (at, next) = (waiting.at, std::mem::replace(&mut waiting.next, NONE));
+            self.put(at, place);
+            place = next;
         }
-        // The memory of many events is not kept for a turn that may be far: with many flows that
-        // would be most of the queue's.
-        if spread.capacity() <= SLOTS {
-            self.slots[wheel * SLOTS + slot as usize] = spread;
-        }
-        None
+    }
+
+    /// Takes the next event of the present.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        let place = self.due.first;
+        let waiting = self.waiting.get_mut(place as usize)?;
+        self.due.first = std::mem::replace(&mut waiting.next, self.free);
+        self.free = place;
+        Some(waiting.event)
     }
 
     /// Events told so far.
@@ -149,6 +209,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn pop_until(queue: &mut EventQueue, until: Nanos) -> Option<(Nanos, Event)> {
+        if !queue.go_on(until) {
+            return None;
+        }
+        queue.pop().map(|event| (queue.now(), event))
+    }
+
     #[test]
     fn events_come_in_the_order_of_time_and_then_as_told() {
         let mut queue = EventQueue::default();
@@ -156,13 +223,13 @@ mod tests {
             queue.push(Nanos(at), Event::Source(n));
         }
         let mut order = Vec::new();
-        while let Some((at, Event::Source(n))) = queue.pop_until(Nanos(4)) {
+        while let Some((at, Event::Source(n))) = pop_until(&mut queue, Nanos(4)) {
             order.push((at.0, n));
         }
         assert_eq!(order, [(3, 1), (3, 3), (4, 4)]);
-        assert_eq!(queue.pop_now(), None);
-        assert_eq!(queue.pop_until(Nanos(5)), Some((Nanos(5), Event::Source(0))));
-        assert_eq!(queue.pop_now(), Some(Event::Source(2)));
+        assert_eq!(queue.pop(), None);
+        assert_eq!(pop_until(&mut queue, Nanos(5)), Some((Nanos(5), Event::Source(0))));
+        assert_eq!(queue.pop(), Some(Event::Source(2)));
         assert_eq!(queue.told(), 5);
     }
 
@@ -183,9 +250,10 @@ mod tests {
                     // Not to be found before its time, and told to wait without harm.
                     let earliest = expected.iter().map(|(at, _)| *at).min();
                     if let Some(earliest) = earliest.filter(|at| *at > Nanos::ZERO && *at > now) {
-                        prop_assert_eq!(queue.pop_until(Nanos(earliest.0 - 1)), None);
+                        prop_assert_eq!(pop_until(&mut queue, Nanos(earliest.0 - 1)), None);
                     }
-                    let Some((at, Event::Source(n))) = queue.pop_until(Nanos::MAX) else { break };
+                    let next = pop_until(&mut queue, Nanos::MAX);
+                    let Some((at, Event::Source(n))) = next else { break };
                     let first = expected.iter().enumerate().min_by_key(|(_, told)| **told)
                         .map(|(i, _)| i);
                     prop_assert_eq!(first.map(|i| expected.remove(i)), Some((at, n)));
@@ -193,7 +261,7 @@ mod tests {
                     taken.push(n);
                 }
             }
-            prop_assert_eq!(expected.is_empty(), queue.pop_until(Nanos::MAX).is_none());
+            prop_assert_eq!(expected.is_empty(), pop_until(&mut queue, Nanos::MAX).is_none());
         }
     }
 }

@@ -30,6 +30,12 @@ pub(crate) struct Addresses {
     pub(crate) dscp: u8,
 }
 
+impl Addresses {
+    fn ports(&self) -> (u16, u16) {
+        (self.source.port(), self.destination.port())
+    }
+}
+
 /// A source on its host.
 pub(crate) struct Sender {
     pub(crate) traffic: u32,
@@ -41,8 +47,9 @@ pub(crate) struct Sender {
     /// The frame of the packet before, and where its stamp goes.
     frame: SimFrame,
     stamp_at: usize,
-    /// The packet that is due: its length, the number of its flow.
+    /// The packet that is due: its length, the number of its flow, and the ports of that.
     due: (Bytes, u64),
+    ports: (u16, u16),
     sent: u64,
 }
 
@@ -76,9 +83,21 @@ impl Sender {
         schedule: Schedule,
         (size, party): (Bytes, Option<Party>),
     ) -> Self {
-        let (frame, stamp_at) = frame_of(&numbered(addresses, party.as_ref(), 0), size);
-        let due = (size, 0);
-        Self { traffic, direction, schedule, addresses, party, frame, stamp_at, due, sent: 0 }
+        let first = numbered(addresses, party.as_ref(), 0);
+        let (frame, stamp_at) = frame_of(&first, size);
+        let (due, ports) = ((size, 0), first.ports());
+        Self {
+            traffic,
+            direction,
+            schedule,
+            addresses,
+            party,
+            frame,
+            stamp_at,
+            due,
+            ports,
+            sent: 0,
+        }
     }
 
     /// When the next packet is due; `None`: there is none. To be called again after its frame was
@@ -91,23 +110,22 @@ impl Sender {
         };
         let ip_len = ip_len.max(SHORTEST);
         if (ip_len, flow) != self.due {
-            self.due = (ip_len, flow);
-            (self.frame, self.stamp_at) =
-                frame_of(&numbered(self.addresses, self.party.as_ref(), flow), ip_len);
+            let addresses = numbered(self.addresses, self.party.as_ref(), flow);
+            (self.due, self.ports) = ((ip_len, flow), addresses.ports());
+            (self.frame, self.stamp_at) = frame_of(&addresses, ip_len);
         }
         Some(at)
     }
 
     /// What tells the flow of the packet that is due from others of its traffic.
     pub(crate) fn flow_key(&self) -> u64 {
-        let (source, destination) = self.ports();
+        let (source, destination) = self.ports;
         flow_key(source, destination)
     }
 
     /// The ports of the packet that is due.
-    pub(crate) fn ports(&self) -> (u16, u16) {
-        let Addresses { source, destination, .. } = self.addresses;
-        ports_of_flow(source.port(), destination.port(), self.due.1)
+    pub(crate) const fn ports(&self) -> (u16, u16) {
+        self.ports
     }
 
     /// The length of the packet that is due.

@@ -180,6 +180,8 @@ pub struct Source {
     due: ExactClock,
     /// Mean spacing, in the parts of `due`.
     spacing: u128,
+    /// Constant bit rate: packets come later by less than this; zero: none does.
+    jitter: Nanos,
     /// On-off: time spent on at the end of the burst, and time spent off before it.
     burst_end: Nanos,
     silence: Nanos,
@@ -209,6 +211,12 @@ impl Source {
         // variate are whole numbers there.
         let parts = u128::from(config.rate.0) << 32;
         let spacing = (u128::from(config.ip_len.0) * 8 * 1_000_000_000) << 32;
+        let jitter = match config.process {
+            Process::Cbr { jitter_ppm } => {
+                (spacing / parts * u128::from(jitter_ppm) / 1_000_000) as u64
+            }
+            _ => 0,
+        };
         let mut source = Self {
             dice: Dice::new(config.seed, config.stream),
             seq: 0,
@@ -216,6 +224,7 @@ impl Source {
             stopped: false,
             due: ExactClock { nanos: 0, rest: 0, parts },
             spacing,
+            jitter: Nanos(jitter),
             burst_end: Nanos::ZERO,
             silence: Nanos::ZERO,
             model: None,
@@ -298,11 +307,8 @@ impl Source {
         let due = Nanos(self.due.nanos);
         match self.config.process {
             Process::Poisson | Process::Application { .. } => due,
-            Process::Cbr { jitter_ppm } => {
-                let spacing = self.spacing / self.due.parts;
-                let most = (spacing * u128::from(jitter_ppm) / 1_000_000) as u64;
-                if most == 0 { due } else { due.saturating_add(Nanos(self.dice.within(0..most))) }
-            }
+            Process::Cbr { .. } if self.jitter == Nanos::ZERO => due,
+            Process::Cbr { .. } => due.saturating_add(Nanos(self.dice.within(0..self.jitter.0))),
             Process::OnOff { mean_on, mean_off } => {
                 while due >= self.burst_end {
                     if self.burst_end > Nanos::ZERO {

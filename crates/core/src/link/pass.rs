@@ -116,10 +116,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             && self.waiting.is_empty()
     }
 
-    /// Whether the discipline is asked about packets that come now: they do not all
-    /// [pass](Self::pass).
+    /// Whether the discipline will look for the flows of packets that come now: it does, and they
+    /// do not all [pass](Self::pass).
     #[inline]
     pub fn looks_up_flows(&self) -> bool {
-        !(self.is_idle() && self.scheduler.bypasses())
+        self.scheduler.looks_up_flows() && !(self.is_idle() && self.scheduler.bypasses())
     }
 }

@@ -560,6 +560,10 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
         id.map_or(Bytes::ZERO, |id| self.flows.value(id).priority + self.flows.value(id).waiting)
     }
 
+    fn looks_up_flows(&self) -> bool {
+        true
+    }
+
     fn prefetch_bucket(&self, hash: u64) {
         self.flows.prefetch_bucket(hash);
     }

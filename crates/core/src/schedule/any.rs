@@ -413,6 +413,10 @@ macro_rules! disciplines {
                 each_arm!($arms, self, s => s.node_places())
             }
             #[inline(always)]
+            fn looks_up_flows(&self) -> bool {
+                each_arm!($arms, self, s => s.looks_up_flows())
+            }
+            #[inline(always)]
             fn prefetch(&self, hash: u64) {
                 each_arm!($arms, self, s => s.prefetch(hash));
             }

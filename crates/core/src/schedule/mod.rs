@@ -265,6 +265,12 @@ pub trait Scheduler<P: Packet> {
         false
     }
 
+    /// Whether `enqueue` looks for the flow of a packet, so that reading ahead what it will read
+    /// is of use. Disciplines that do not keep this default, and that of what follows.
+    fn looks_up_flows(&self) -> bool {
+        false
+    }
+
     /// Reads ahead where the search for the flow of this hash begins: the first of two steps.
     /// Neither changes anything, and neither has to be called. With many flows a burst costs least
     /// if `prefetch_bucket` is called for all its packets, then [`prefetch`](Self::prefetch) for

@@ -519,6 +519,10 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         id.map_or(Bytes::ZERO, |id| self.flows.get(id).fifo.bytes)
     }
 
+    fn looks_up_flows(&self) -> bool {
+        true
+    }
+
     fn prefetch_bucket(&self, hash: u64) {
         self.flows.prefetch_bucket(hash);
     }

@@ -468,6 +468,10 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         self.flows.find(hash, &flow.into()).map_or(Bytes::ZERO, |id| self.flows.get(id).backlog())
     }
 
+    fn looks_up_flows(&self) -> bool {
+        true
+    }
+
     fn prefetch_bucket(&self, hash: u64) {
         self.flows.prefetch_bucket(hash);
     }

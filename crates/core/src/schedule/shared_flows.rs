@@ -289,6 +289,10 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         self.queues.flow_backlog(flow, hash)
     }
 
+    fn looks_up_flows(&self) -> bool {
+        true
+    }
+
     fn prefetch_bucket(&self, hash: u64) {
         self.queues.prefetch_bucket(hash);
     }

@@ -49,6 +49,7 @@ pub(super) struct Busiest {
     /// Packets until the next that is looked at.
     left: u64,
     drawn: u64,
+    /// None before the first packet is looked at; room for them is there.
     places: Vec<Option<Place>>,
     began: Nanos,
     /// How long the span before lasted; zero: there was none.
@@ -57,7 +58,7 @@ pub(super) struct Busiest {
 
 impl Busiest {
     pub(super) fn new(seed: u64, now: Nanos) -> Self {
-        let places = vec![None; PLACES];
+        let places = Vec::with_capacity(PLACES);
         Self { left: 1, drawn: seed | 1, places, began: now, before: Nanos::ZERO }
     }
 
@@ -93,6 +94,7 @@ impl Busiest {
         self.drawn ^= self.drawn << 17;
         self.left = 1 + self.drawn % GAP;
         self.turn(packet.arrival());
+        self.places.resize(PLACES, None);
         let (flow, hash, class) = (packet.packed_flow(), packet.flow_hash(), packet.class());
         let set = hash as usize % (PLACES / WAYS) * WAYS;
         let set = &mut self.places[set..set + WAYS];

@@ -24,15 +24,14 @@ struct Loss {
 
 /// See the module.
 pub(super) struct Losses {
-    ring: Box<[Loss]>,
-    next: usize,
-    len: usize,
+    ring: Vec<Loss>,
+    /// Of a full ring the oldest, whose place the next one gets.
+    oldest: usize,
 }
 
 impl Losses {
     pub(super) fn new() -> Self {
-        let none = Loss { at: Nanos::ZERO, flow: 0, fate: Fate::Marked };
-        Self { ring: vec![none; REMEMBERED].into_boxed_slice(), next: 0, len: 0 }
+        Self { ring: Vec::with_capacity(REMEMBERED), oldest: 0 }
     }
 
     pub(super) fn dropped(&mut self, at: Nanos, flow: u64, reason: Reason) {
@@ -45,15 +44,18 @@ impl Losses {
 
     #[cold]
     fn note(&mut self, loss: Loss) {
-        self.ring[self.next] = loss;
-        self.next = (self.next + 1) % REMEMBERED;
-        self.len = (self.len + 1).min(REMEMBERED);
+        if self.ring.len() < REMEMBERED {
+            self.ring.push(loss);
+        } else {
+            self.ring[self.oldest] = loss;
+            self.oldest = (self.oldest + 1) % REMEMBERED;
+        }
     }
 
     /// Sentences about a flow, a line each; none if nothing of it is among those.
     pub(super) fn explain(&self, now: Nanos, flow: u64) -> String {
         let mut by: Vec<(Fate, u32, Nanos)> = Vec::new();
-        for loss in self.ring[..self.len].iter().filter(|loss| loss.flow == flow) {
+        for loss in self.ring.iter().filter(|loss| loss.flow == flow) {
             match by.iter_mut().find(|(fate, ..)| *fate == loss.fate) {
                 Some((_, count, last)) => (*count, *last) = (*count + 1, loss.at.max(*last)),
                 None => by.push((loss.fate, 1, loss.at)),
@@ -71,7 +73,7 @@ impl Losses {
                 ),
             };
             let ago = now.saturating_sub(last);
-            let of = self.len;
+            let of = self.ring.len();
             let _ = writeln!(
                 text,
                 "  {count} of the latest {of} dropped or marked here, the last {ago} ago: \

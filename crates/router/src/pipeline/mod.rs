@@ -336,7 +336,8 @@ impl Pipeline {
         Self::with_disciplines(config, now, Disciplines::default())
     }
 
-    /// As [`Pipeline::new`]; `disciplines` are those of `kind = "own"`.
+    /// As [`Pipeline::new`]; `disciplines` are those of `kind = "own"`. What packets need while
+    /// they wait is allocated as it is needed.
     ///
     /// # Errors
     /// As [`Pipeline::new`]; also such a discipline that is not known, or refuses its settings.
@@ -345,15 +346,26 @@ impl Pipeline {
         now: Nanos,
         disciplines: Disciplines,
     ) -> Result<Self, CommandError> {
-        Self::for_worker(config, now, disciplines, None)
+        Self::build(config, now, disciplines, None)
     }
 
     /// As [`Pipeline::with_disciplines`], for one of several workers, which share the rates of the
-    /// links; `None`: the only one.
+    /// links; `None`: the only one. All that its packets will need is allocated.
     ///
     /// # Errors
     /// As [`Pipeline::with_disciplines`].
     pub fn for_worker(
+        config: &RouterConfig,
+        now: Nanos,
+        disciplines: Disciplines,
+        shares: Option<WorkerShares>,
+    ) -> Result<Self, CommandError> {
+        let mut pipeline = Self::build(config, now, disciplines, shares)?;
+        pipeline.pool.make_records();
+        Ok(pipeline)
+    }
+
+    fn build(
         config: &RouterConfig,
         now: Nanos,
         disciplines: Disciplines,

@@ -6,7 +6,7 @@ use evenkeel_ports::{Frame, FramePool};
 
 use super::packet::{PacketRecord, QueuedPacket};
 
-/// The buffers of frames, with a record for each of them: none is allocated on a packet's way.
+/// The buffers of frames, with room for a record for each of them.
 pub(crate) struct Store {
     frames: FramePool,
     /// Those that no packet has. The one used last is taken first, because it is in the cache.
@@ -30,8 +30,13 @@ impl DerefMut for Store {
 
 impl Store {
     pub(super) fn new(frames: FramePool) -> Self {
-        let records = (0..frames.most_frames()).map(|_| Box::new(PacketRecord::none())).collect();
+        let records = Vec::with_capacity(frames.most_frames());
         Self { frames, records }
+    }
+
+    /// Makes a record for each of the buffers, so that none is allocated on a packet's way.
+    pub(super) fn make_records(&mut self) {
+        self.records.resize_with(self.frames.most_frames(), || Box::new(PacketRecord::none()));
     }
 
     /// Memory for the records of a pool of `buffers` buffers, bytes.

@@ -63,7 +63,7 @@ impl Pipeline {
         parsed: &mut &mut [Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
-        while self.flow_cache.holds() {
+        while !parsed.is_empty() && self.flow_cache.holds() {
             let run = self.rewrite_run(parsed, packets.as_slice());
             if run.count == 0 {
                 return;

@@ -2,6 +2,7 @@
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
+use evenkeel_router::Disciplines;
 use evenkeel_router::memory::Footprint;
 use evenkeel_router::pipeline::Pipeline;
 
@@ -16,7 +17,8 @@ fn allocated_and_said(rest: &str) -> (u64, u64) {
         let config = RouterConfig::parse(&text, "test").unwrap_or_else(|e| panic!("{e:?}\n{text}"));
         let said = Footprint::of(&config);
         let measured = allocation_counter::measure(|| {
-            let mut pipeline = Pipeline::new(&config, Nanos::ZERO).unwrap();
+            let (now, own) = (Nanos::ZERO, Disciplines::default());
+            let mut pipeline = Pipeline::for_worker(&config, now, own, None).unwrap();
             // As at the start of a worker, which knows its ports by then.
             pipeline.set_ring_frames(4_096).unwrap();
         });

@@ -7,7 +7,7 @@ use evenkeel_core::Nanos;
 use super::receiver::{Receiver, ReceiverConfig};
 use super::segment::{Route, Segment};
 use super::sender::{Sender, SenderConfig};
-use crate::host::{Endpoint, EndpointCounters, HEAD, IpPacket, Outbox, SenderWay};
+use crate::host::{Endpoint, EndpointCounters, IpPacket, Outbox, SenderWay};
 
 /// Where a connection runs, as the sending end sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,11 +43,8 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, segment: &Segment, out: &mut Outbox) {
-        let mut head = [0; HEAD];
-        let (length, ip_len) = segment.write(&self.route, self.identification, &mut head);
+        out.write(|head| segment.write(&self.route, self.identification, head));
         self.identification = self.identification.wrapping_add(1);
-        let sent = out.send(&head[..length], ip_len);
-        debug_assert!(sent, "headers are shorter than a head, and than their packet");
     }
 }
 
