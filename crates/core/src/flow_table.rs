@@ -43,6 +43,7 @@
 //! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a
 //! later one: a caller that keeps ids must forget them on removal.
 
+mod change;
 mod find;
 mod index;
 
@@ -390,74 +391,6 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         }
     }
 
-    /// Puts in a `key` that is not in the table.
-    ///
-    /// # Errors
-    /// [`Full`] if there is no room.
-    pub fn insert(&mut self, hash: u64, key: K, value: V) -> Result<EntryId, Full> {
-        debug_assert!(self.find(hash, &key).is_none(), "the key is in the table");
-        let bucket = self.bucket(hash) as u32;
-        let own = matches!(self.places[bucket as usize].held, Held::Nothing { .. });
-        let at = if own { bucket } else { self.free };
-        let Some(place) = self.places.get_mut(at as usize) else { return Err(Full) };
-        let Held::Nothing { before } = place.held else { return Err(Full) };
-        let after = place.next;
-        place.held = Held::Entry { key, value };
-        match self.places.get_mut(before as usize) {
-            Some(before) => before.next = after,
-            None => self.free = after,
-        }
-        if let Some(Slot { held: Held::Nothing { before: link }, .. }) =
-            self.places.get_mut(after as usize)
-        {
-            *link = before;
-        }
-        let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
-        self.places[at as usize].next = if head == NIL { END | bucket } else { head };
-        let tag = index::tag(self.mixed(hash));
-        if let Some(index) = &mut self.index {
-            index.insert(bucket, tag, at);
-        }
-        self.len += 1;
-        Ok(EntryId(at))
-    }
-
-    /// Takes an entry out.
-    ///
-    /// # Panics
-    /// If there is no such entry.
-    pub fn remove(&mut self, id: EntryId) -> V {
-        let Slot { held, next, .. } = self.places[id.index()];
-        let Held::Entry { value, .. } = held else { gone(id) };
-        let mut end = next;
-        while end & END == 0 {
-            end = self.places[end as usize].next;
-        }
-        if let Some(index) = &mut self.index {
-            index.remove(end & !END, id.0);
-        }
-        let head = &mut self.places[(end & !END) as usize].head;
-        if *head == id.0 {
-            *head = if next & END == 0 { next } else { NIL };
-        } else {
-            let mut before = *head;
-            while self.places[before as usize].next != id.0 {
-                before = self.places[before as usize].next;
-            }
-            self.places[before as usize].next = next;
-        }
-        if let Some(Slot { held: Held::Nothing { before }, .. }) =
-            self.places.get_mut(self.free as usize)
-        {
-            *before = id.0;
-        }
-        let place = &mut self.places[id.index()];
-        (place.held, place.next) = (Held::Nothing { before: NIL }, self.free);
-        self.free = id.0;
-        self.len -= 1;
-        value
-    }
-
     /// Whether `id` names an entry at present.
     #[must_use]
     pub fn contains(&self, id: EntryId) -> bool {
@@ -600,9 +533,12 @@ mod tests {
                     (0..=3, None) => {
                         let inserted = table.insert(hash, key, step);
                         assert_eq!(inserted.is_err(), map.len() == capacity as usize);
-                        if inserted.is_ok() {
-                            map.insert(key, step);
+                        if inserted.is_err() {
+                            let any = table.iter().nth(step as usize % map.len());
+                            let (id, old) = any.map(|(id, old, _)| (id, *old)).unwrap();
+                            assert_eq!(Some(table.replace(id, hash, key, step)), map.remove(&old));
                         }
+                        map.insert(key, step);
                     }
                     (0..=3, Some(id)) => *table.value_mut(id) = *map.get_mut(&key).unwrap(),
                     (4, _) => {
