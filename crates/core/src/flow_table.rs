@@ -116,7 +116,7 @@ impl PackedFlow {
         let at = if source { 0 } else { 4 };
         words[at..at + 4].copy_from_slice(&self.0[at..at + 4]);
         words[8] = source.into();
-        Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
+        Self(words, if self.is_v4() { FOUR } else { SIX })
     }
 
     /// A hash of its two hosts.
@@ -154,7 +154,7 @@ impl PackedFlow {
     #[must_use]
     pub fn unpack(&self) -> FlowKey {
         let address = |words: &[u32]| -> IpAddr {
-            if self.1.get() & 0xf == FOUR.get() {
+            if self.is_v4() {
                 Ipv4Addr::from_bits(words[0]).into()
             } else {
                 let bits = words.iter().fold(0, |bits, word| bits << 32 | u128::from(*word));
@@ -181,10 +181,21 @@ impl PackedFlow {
     /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it
     /// depends on the seed.
     #[must_use]
+    #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
-        let words =
-            self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
-        fold(words.fold(seed, fold), u64::from(self.0[8]) << 32 | u64::from(self.1.get()))
+        let word = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
+        let addresses = if self.is_v4() {
+            fold(seed, word(self.0[0], self.0[4]))
+        } else {
+            self.0.chunks_exact(2).map(|pair| word(pair[0], pair[1])).fold(seed, fold)
+        };
+        fold(addresses, word(self.0[8], self.1.get()))
+    }
+
+    /// Whether it is of IPv4: most of its words are zero then.
+    #[inline]
+    const fn is_v4(&self) -> bool {
+        self.1.get() & 0xf == FOUR.get()
     }
 }
 
