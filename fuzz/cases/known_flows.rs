@@ -45,7 +45,7 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 /// What both routers are told beside the size of the memory: by name.
-pub(super) const TABLES: [(&str, &str); 7] = [
+pub(super) const TABLES: [(&str, &str); 8] = [
     ("plain", ""),
     (
         "more classes than are counted together",
@@ -87,6 +87,13 @@ pub(super) const TABLES: [(&str, &str); 7] = [
     (
         "FairDrop of a link that is full",
         "[fairdrop]\non = true\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\n",
+    ),
+    (
+        "admission to links without a rate",
+        "[[link]]\nport = \"p0\"\ndiscipline = { kind = \"pdrr\", start_limit = \"1000B\" }\n\
+         admission = { rate = \"10Mbit/s\" }\n[[link]]\nport = \"p1\"\ndiscipline = { kind = \
+         \"pfq\" }\nadmission = { rate = \"1Mbit/s\", flows = 8 }\n[[link]]\nport = \"p2\"\n\
+         discipline = { kind = \"pdrr\" }\nadmission = { rate = \"10Mbit/s\", budget = false }\n",
     ),
 ];
 

@@ -205,17 +205,16 @@ where
     A: Copy + Default + PartialEq + BitXor<Output = A> + BitAnd<Output = A> + BitOr<Output = A>,
 {
     #[inline]
-    fn holds(&self, source: A, destination: A, flow: &FlowKey) -> bool {
+    fn holds(&self, (source, destination): (A, A), ports: u32, protocol: u8) -> bool {
         let addresses = (source ^ self.source) & self.source_mask
             | (destination ^ self.destination) & self.destination_mask;
         // Most rules differ in the addresses or ask nothing more.
         if addresses != A::default() {
             return false;
         }
-        let protocol = (flow.protocol ^ self.protocol) & self.protocol_mask;
-        (protocol == 0)
-            & within(flow.source_port, self.source_port)
-            & within(flow.destination_port, self.destination_port)
+        ((protocol ^ self.protocol) & self.protocol_mask == 0)
+            & within((ports >> 16) as u16, self.source_port)
+            & within(ports as u16, self.destination_port)
     }
 }
 
@@ -327,21 +326,47 @@ impl ClassMap {
     #[must_use]
     #[inline]
     pub fn ruled(&self, flow: &FlowKey, dscp: u8) -> Option<Class> {
-        let list = usize::from(dscp) % DSCPS + if flow.source.is_ipv4() { 0 } else { DSCPS };
-        let range = self.starts[list] as usize..self.starts[list + 1] as usize;
-        if range.is_empty() {
-            return None;
-        }
-        let candidates = &self.candidates[range];
+        let ports = u32::from(flow.source_port) << 16 | u32::from(flow.destination_port);
         if let (IpAddr::V4(source), IpAddr::V4(destination)) = (flow.source, flow.destination) {
-            let (source, destination) = (source.to_bits(), destination.to_bits());
-            let mut rules = candidates.iter().map(|&index| &self.rules_v4[usize::from(index)]);
-            return rules.find(|rule| rule.holds(source, destination, flow)).map(|rule| rule.class);
+            let addresses = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
+            return self.ruled_v4(addresses, ports, flow.protocol, dscp);
         }
-        let (source, destination) = (bits(flow.source), bits(flow.destination));
-        let mut rules = candidates.iter().map(|&index| &self.rules[usize::from(index)]);
-        rules.find(|rule| rule.holds(source, destination, flow)).map(|rule| rule.class)
+        let ends = (bits(flow.source), bits(flow.destination));
+        first(self.list(DSCPS, dscp), &self.rules, ends, ports, flow.protocol)
     }
+
+    /// The same of an IPv4 flow in a few words, as [`PackedFlow::v4`] has them.
+    ///
+    /// [`PackedFlow::v4`]: crate::flow_table::PackedFlow::v4
+    #[must_use]
+    #[inline]
+    pub fn ruled_v4(&self, addresses: u64, ports: u32, protocol: u8, dscp: u8) -> Option<Class> {
+        let ends = ((addresses >> 32) as u32, addresses as u32);
+        first(self.list(0, dscp), &self.rules_v4, ends, ports, protocol)
+    }
+
+    /// The rules of a DSCP in the lists that begin with `first`.
+    #[inline]
+    fn list(&self, first: usize, dscp: u8) -> &[u16] {
+        let list = first + usize::from(dscp) % DSCPS;
+        &self.candidates[self.starts[list] as usize..self.starts[list + 1] as usize]
+    }
+}
+
+/// The class of the first of some rules that a packet fits.
+#[inline]
+fn first<A>(
+    candidates: &[u16],
+    rules: &[Compact<A>],
+    ends: (A, A),
+    ports: u32,
+    protocol: u8,
+) -> Option<Class>
+where
+    A: Copy + Default + PartialEq + BitXor<Output = A> + BitAnd<Output = A> + BitOr<Output = A>,
+{
+    let mut rules = candidates.iter().map(|&index| &rules[usize::from(index)]);
+    rules.find(|rule| rule.holds(ends, ports, protocol)).map(|rule| rule.class)
 }
 
 fn compact(rule: &Rule) -> Compact<u128> {

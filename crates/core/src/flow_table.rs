@@ -43,6 +43,7 @@
 //! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a
 //! later one: a caller that keeps ids must forget them on removal.
 
+mod change;
 mod find;
 mod index;
 
@@ -115,7 +116,7 @@ impl PackedFlow {
         let at = if source { 0 } else { 4 };
         words[at..at + 4].copy_from_slice(&self.0[at..at + 4]);
         words[8] = source.into();
-        Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
+        Self(words, if self.is_v4() { FOUR } else { SIX })
     }
 
     /// A hash of its two hosts.
@@ -153,7 +154,7 @@ impl PackedFlow {
     #[must_use]
     pub fn unpack(&self) -> FlowKey {
         let address = |words: &[u32]| -> IpAddr {
-            if self.1.get() & 0xf == FOUR.get() {
+            if self.is_v4() {
                 Ipv4Addr::from_bits(words[0]).into()
             } else {
                 let bits = words.iter().fold(0, |bits, word| bits << 32 | u128::from(*word));
@@ -180,10 +181,21 @@ impl PackedFlow {
     /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it
     /// depends on the seed.
     #[must_use]
+    #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
-        let words =
-            self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
-        fold(words.fold(seed, fold), u64::from(self.0[8]) << 32 | u64::from(self.1.get()))
+        let word = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
+        let addresses = if self.is_v4() {
+            fold(seed, word(self.0[0], self.0[4]))
+        } else {
+            self.0.chunks_exact(2).map(|pair| word(pair[0], pair[1])).fold(seed, fold)
+        };
+        fold(addresses, word(self.0[8], self.1.get()))
+    }
+
+    /// Whether it is of IPv4: most of its words are zero then.
+    #[inline]
+    const fn is_v4(&self) -> bool {
+        self.1.get() & 0xf == FOUR.get()
     }
 }
 
@@ -390,74 +402,6 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         }
     }
 
-    /// Puts in a `key` that is not in the table.
-    ///
-    /// # Errors
-    /// [`Full`] if there is no room.
-    pub fn insert(&mut self, hash: u64, key: K, value: V) -> Result<EntryId, Full> {
-        debug_assert!(self.find(hash, &key).is_none(), "the key is in the table");
-        let bucket = self.bucket(hash) as u32;
-        let own = matches!(self.places[bucket as usize].held, Held::Nothing { .. });
-        let at = if own { bucket } else { self.free };
-        let Some(place) = self.places.get_mut(at as usize) else { return Err(Full) };
-        let Held::Nothing { before } = place.held else { return Err(Full) };
-        let after = place.next;
-        place.held = Held::Entry { key, value };
-        match self.places.get_mut(before as usize) {
-            Some(before) => before.next = after,
-            None => self.free = after,
-        }
-        if let Some(Slot { held: Held::Nothing { before: link }, .. }) =
-            self.places.get_mut(after as usize)
-        {
-            *link = before;
-        }
-        let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
-        self.places[at as usize].next = if head == NIL { END | bucket } else { head };
-        let tag = index::tag(self.mixed(hash));
-        if let Some(index) = &mut self.index {
-            index.insert(bucket, tag, at);
-        }
-        self.len += 1;
-        Ok(EntryId(at))
-    }
-
-    /// Takes an entry out.
-    ///
-    /// # Panics
-    /// If there is no such entry.
-    pub fn remove(&mut self, id: EntryId) -> V {
-        let Slot { held, next, .. } = self.places[id.index()];
-        let Held::Entry { value, .. } = held else { gone(id) };
-        let mut end = next;
-        while end & END == 0 {
-            end = self.places[end as usize].next;
-        }
-        if let Some(index) = &mut self.index {
-            index.remove(end & !END, id.0);
-        }
-        let head = &mut self.places[(end & !END) as usize].head;
-        if *head == id.0 {
-            *head = if next & END == 0 { next } else { NIL };
-        } else {
-            let mut before = *head;
-            while self.places[before as usize].next != id.0 {
-                before = self.places[before as usize].next;
-            }
-            self.places[before as usize].next = next;
-        }
-        if let Some(Slot { held: Held::Nothing { before }, .. }) =
-            self.places.get_mut(self.free as usize)
-        {
-            *before = id.0;
-        }
-        let place = &mut self.places[id.index()];
-        (place.held, place.next) = (Held::Nothing { before: NIL }, self.free);
-        self.free = id.0;
-        self.len -= 1;
-        value
-    }
-
     /// Whether `id` names an entry at present.
     #[must_use]
     pub fn contains(&self, id: EntryId) -> bool {
@@ -600,9 +544,12 @@ mod tests {
                     (0..=3, None) => {
                         let inserted = table.insert(hash, key, step);
                         assert_eq!(inserted.is_err(), map.len() == capacity as usize);
-                        if inserted.is_ok() {
-                            map.insert(key, step);
+                        if inserted.is_err() {
+                            let any = table.iter().nth(step as usize % map.len());
+                            let (id, old) = any.map(|(id, old, _)| (id, *old)).unwrap();
+                            assert_eq!(Some(table.replace(id, hash, key, step)), map.remove(&old));
                         }
+                        map.insert(key, step);
                     }
                     (0..=3, Some(id)) => *table.value_mut(id) = *map.get_mut(&key).unwrap(),
                     (4, _) => {

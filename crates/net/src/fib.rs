@@ -369,7 +369,7 @@ impl Fib {
 
     /// What to do with a packet to `destination`; `None`: no route of this table leads there.
     /// `flow_hash` chooses among several next hops. No allocation.
-    #[inline]
+    #[inline(always)] // or the decision is written to memory, and the address twice
     #[must_use]
     pub fn lookup(&self, destination: IpAddr, flow_hash: u64) -> Option<Decision> {
         self.prefixes.longest(destination)?.decide(destination, flow_hash)

@@ -242,7 +242,7 @@ pub(crate) fn is_routable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {
             let [first, second, ..] = a.octets();
-            !(first == 0 || first == 127 || first >= 224 || (first == 169 && second == 254))
+            matches!(first, 1..=126 | 128..=223) && (first, second) != (169, 254)
         }
         IpAddr::V6(a) => {
             let [first, ..] = a.segments();

@@ -39,8 +39,8 @@ impl FlowHasher {
     #[must_use]
     pub fn hash(&self, flow: &FlowKey) -> u64 {
         let [k0, k1, k2, k3] = self.keys;
-        let ports = u64::from(flow.source_port) << 16 | u64::from(flow.destination_port);
-        let rest = u64::from(flow.flow_label) << 40 | u64::from(flow.protocol) << 32 | ports;
+        let ports = u32::from(flow.source_port) << 16 | u32::from(flow.destination_port);
+        let rest = u64::from(flow.flow_label) << 40 | rest(ports, flow.protocol);
         let addresses = match (flow.source, flow.destination) {
             (IpAddr::V4(s), IpAddr::V4(d)) => {
                 fold(u64::from(s.to_bits()) << 32 | u64::from(d.to_bits()), k0)
@@ -50,14 +50,26 @@ impl FlowHasher {
                 fold(s.0 ^ k0, s.1 ^ k1) ^ fold(d.0 ^ k2, d.1 ^ k3).rotate_left(32)
             }
         };
-        // Both words enter both products: where a factor of one is zero, and the other word lost,
-        // the second still tells keys apart.
+        self.mixed(addresses, rest)
+    }
+
+    /// The same of an IPv4 flow in a few words, as
+    /// [`PackedFlow::v4`](evenkeel_core::flow_table::PackedFlow::v4) has them.
+    #[inline]
+    #[must_use]
+    pub const fn v4(&self, addresses: u64, ports: u32, protocol: u8) -> u64 {
+        self.mixed(fold(addresses, self.keys[0]), rest(ports, protocol))
+    }
+
+    /// Both words enter both products: where a factor of one is zero, and the other word lost, the
+    /// second still tells keys apart.
+    #[inline]
+    const fn mixed(&self, addresses: u64, rest: u64) -> u64 {
+        let [k0, k1, k2, k3] = self.keys;
         let mixed = fold(addresses ^ k1, rest ^ k2);
         fold(mixed ^ rest.wrapping_add(k3), addresses ^ k0 ^ 0x2545_f491_4f6c_dd1d)
     }
-}
 
-impl FlowHasher {
     /// A hash of two words, for tables that find flows by less than a [key](Self::hash).
     #[inline]
     #[must_use]
@@ -65,6 +77,12 @@ impl FlowHasher {
         let [k0, k1, ..] = self.keys;
         fold(a ^ k0, b ^ k1)
     }
+}
+
+/// What is hashed besides the addresses.
+#[inline]
+const fn rest(ports: u32, protocol: u8) -> u64 {
+    (protocol as u64) << 32 | ports as u64
 }
 
 /// Both halves of an address as an IPv6 address.

@@ -69,24 +69,26 @@ impl UsualFlow {
 
     /// Source and destination.
     #[inline]
-    const fn ends(self) -> [IpAddr; 2] {
+    #[must_use]
+    pub const fn ends(self) -> [IpAddr; 2] {
         let [source, destination] = [(self.addresses >> 32) as u32, self.addresses as u32];
         [IpAddr::V4(Ipv4Addr::from_bits(source)), IpAddr::V4(Ipv4Addr::from_bits(destination))]
     }
 
-    /// Its flow, as parsing has it.
+    /// Addresses, ports and protocol, as [`PackedFlow::v4`] takes them.
     #[inline]
+    #[must_use]
+    pub const fn parts(self) -> (u64, u32, u8) {
+        (self.addresses, self.rest as u32, (self.rest >> 32) as u8)
+    }
+
+    /// Its flow, as parsing has it.
     #[must_use]
     pub fn key(self) -> FlowKey {
         let [source, destination] = self.ends();
-        FlowKey {
-            source,
-            destination,
-            protocol: (self.rest >> 32) as u8,
-            source_port: (self.rest >> 16) as u16,
-            destination_port: self.rest as u16,
-            flow_label: 0,
-        }
+        let (_, ports, protocol) = self.parts();
+        let (source_port, destination_port) = ((ports >> 16) as u16, ports as u16);
+        FlowKey { source, destination, protocol, source_port, destination_port, flow_label: 0 }
     }
 
     /// The differentiated services code point.
@@ -108,7 +110,8 @@ impl UsualFlow {
     #[inline]
     #[must_use]
     pub fn packed(self) -> PackedFlow {
-        PackedFlow::v4(self.addresses, self.rest as u32, (self.rest >> 32) as u8)
+        let (addresses, ports, protocol) = self.parts();
+        PackedFlow::v4(addresses, ports, protocol)
     }
 }
 
@@ -116,6 +119,7 @@ impl UsualFlow {
 mod tests {
     use super::*;
     use crate::frame::parse_usual;
+    use crate::hash::FlowHasher;
 
     #[test]
     fn it_says_what_parsing_says() {
@@ -136,6 +140,9 @@ mod tests {
             let flow = usual.flow.received_by(PortIndex(0xffff));
             assert_eq!((flow.key(), flow.dscp()), (headers.flow, headers.dscp));
             assert_eq!(flow.packed(), PackedFlow::new(&headers.flow));
+            let (addresses, ports, protocol) = flow.parts();
+            let hasher = FlowHasher::new(9);
+            assert_eq!(hasher.v4(addresses, ports, protocol), hasher.hash(&headers.flow));
             assert_eq!(flow.is_routable(), headers.check_transit().is_ok());
         }
     }

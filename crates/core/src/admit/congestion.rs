@@ -16,8 +16,8 @@ impl Admission {
         self.due
     }
 
-    /// What [`next_tick`](Self::next_tick) tells, looked for after each call that may change it:
-    /// it is asked for every packet.
+    /// What [`next_tick`](Self::next_tick) tells, looked for wherever it may change: it is asked
+    /// for every packet.
     pub(super) fn when_due(&self) -> Nanos {
         let eccm = self
             .eccm
@@ -119,7 +119,7 @@ impl Admission {
     }
 
     /// When ECCM's window that opens at `start` ends.
-    pub(super) fn window_end(&self, start: Nanos) -> Nanos {
+    fn window_end(&self, start: Nanos) -> Nanos {
         start.saturating_add(Nanos(self.config.fair_rate_interval.0 / 2))
     }
 
@@ -128,16 +128,21 @@ impl Admission {
     fn join_window(&mut self, now: Nanos) {
         let (Some(peers), Some(eccm)) = (&self.peers, &self.eccm) else { return };
         let start = peers.opened();
-        let end = self.window_end(start);
         if start > Nanos::ZERO
-            && now < end
+            && now < self.window_end(start)
             && self.forced.is_none()
             && eccm.is_closed_since_before(start)
-            && let Some(eccm) = &mut self.eccm
         {
-            eccm.open(start);
-            self.forced = Some(Forced { until: end, by_eccm: true, closed: false });
+            self.open_window(start);
         }
+    }
+
+    /// ECCM's window opens, or has at `start`.
+    pub(super) fn open_window(&mut self, start: Nanos) {
+        let Some(eccm) = &mut self.eccm else { return };
+        eccm.open(start);
+        self.forced = Some(Forced { until: self.window_end(start), by_eccm: true, closed: false });
+        self.due = self.when_due();
     }
 
     /// The other workers hear of it.

@@ -16,8 +16,8 @@ use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 /// A packet of a flow that is not protected.
-struct Newcomer {
-    key: PackedFlow,
+struct Newcomer<'a> {
+    key: &'a PackedFlow,
     hash: u64,
     length: Bytes,
     pin: Pin,
@@ -36,6 +36,19 @@ struct Refusal {
     threshold: u64,
 }
 
+/// What becomes of a packet that does not pass.
+enum Held {
+    Refused(Refusal),
+    /// It goes to the second link, which has been told.
+    Diverted,
+}
+
+impl From<Refusal> for Held {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl Admission {
     /// Decides about `packet`, whose outgoing link is this one.
     ///
@@ -52,28 +65,32 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         self.counts.packets += 1;
-        let (hash, length) = (packet.flow_hash(), packet.wire_len());
         // A flow is listed by one rule only. Flows that pass by another rule do so before they
         // could be listed here, and a flow of the second link leaves this list.
-        let listed = self.list.find_of(packet);
-        if let Some(id) = listed
-            && let Some(proves) = self.list.touch(id, now, length)
+        let guessed = self.list.guessed(packet);
+        if let Some(id) = guessed
+            && self.protects(now, id, packet)
         {
-            if proves && let Some(budget) = &mut self.budget {
-                budget.proved();
-            }
-            self.last = Last::Listed(id, hash);
             return self.pass(Rule::Protected);
         }
-        let verdict = self.unlisted(now, packet, listed, pin, backlogs, lists);
-        self.due = self.when_due();
-        verdict
+        self.look_up(now, packet, guessed, pin, backlogs, lists)
     }
 
-    /// The decision about a packet of a flow that is not protected, or was `silent` for too long
-    /// and still has a place in the list.
-    #[inline(never)]
-    fn unlisted<P: Packet>(
+    /// Whether the flow of a packet, which is listed at `id`, was not silent for too long.
+    #[inline(always)] // in a run of packets most of it is known
+    fn protects(&mut self, now: Nanos, id: EntryId, packet: &impl Packet) -> bool {
+        let Some(proves) = self.list.touch(id, now, packet.wire_len()) else { return false };
+        if proves && let Some(budget) = &mut self.budget {
+            budget.proved();
+        }
+        self.last = Last::Listed(id, packet.flow_hash());
+        true
+    }
+
+    /// The decision about a packet whose flow is not where it was listed last, or was `silent` for
+    /// too long and still has that place.
+    #[inline(never)] // so that packets of protected flows do not pay for it
+    fn look_up<P: Packet>(
         &mut self,
         now: Nanos,
         packet: &P,
@@ -83,12 +100,30 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
+        let listed = silent.or_else(|| self.list.find(hash, &key));
+        if let Some(id) = listed
+            && silent.is_none()
+            && self.protects(now, id, packet)
+        {
+            return self.pass(Rule::Protected);
+        }
+        self.last = Last::Nothing;
         if self.config.bypass_control && packet.is_own_control() && self.own.takes(now, length) {
-            self.last = Last::Nothing;
             return self.pass(Rule::Control);
         }
-        self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
-        let emergency = match &self.emergency {
+        if self.config.global_list {
+            self.is_unlisted(&key, hash);
+        }
+        let mut new = Newcomer {
+            key: &key,
+            hash,
+            length,
+            pin,
+            emergency: None,
+            subscriber: packet.subscriber(),
+            own: None,
+        };
+        new.emergency = match &self.emergency {
             Some(emergency) if emergency.matches(&packet.flow()) => match emergency.rule {
                 EmergencyRule::Bypass => return self.pass(Rule::Emergency),
                 EmergencyRule::Thresholds => {
@@ -105,16 +140,20 @@ impl Admission {
             self.counts.diverted_packets += 1;
             return Verdict::Divert;
         }
-        if let Some(id) = silent
+        if let Some(id) = listed
             && let Some((silent, allowed)) = self.list.expired(id, now)
         {
             self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
         }
-        let subscriber = packet.subscriber();
-        let min_fair = emergency.map_or(self.min_fair(), |(min_fair, _)| min_fair);
-        let own = self.own_plan(subscriber, min_fair, backlogs);
-        let newcomer = Newcomer { key, hash, length, pin, emergency, subscriber, own };
-        self.newcomer(now, &newcomer, backlogs, lists)
+        let min_fair = new.emergency.map_or(self.min_fair(), |(min_fair, _)| min_fair);
+        new.own = self.own_plan(new.subscriber, min_fair, backlogs);
+        self.newcomer(now, &new, backlogs, lists)
+    }
+
+    /// The packet's flow may be on the router's list, which is told how it is treated.
+    #[inline(never)] // few links ask for it
+    fn is_unlisted(&mut self, key: &PackedFlow, hash: u64) {
+        self.last = Last::Unlisted(*key, hash);
     }
 
     fn pass(&mut self, rule: Rule) -> Verdict {
@@ -122,23 +161,33 @@ impl Admission {
         Verdict::Pass
     }
 
+    /// What is decided is done.
     fn newcomer(
         &mut self,
         now: Nanos,
-        new: &Newcomer,
+        new: &Newcomer<'_>,
         backlogs: Backlogs<'_>,
         lists: &RouterLists,
     ) -> Verdict {
-        let blocked =
-            |flushing: &Flushing| flushing.blocked(now, new.key.hash(self.seed), &new.key);
+        match self.rule(now, new, backlogs, lists) {
+            Ok(rule) => self.admit(now, new, rule),
+            Err(Held::Refused(refusal)) => self.refuse(now, new, &refusal),
+            Err(Held::Diverted) => Verdict::Divert,
+        }
+    }
+
+    /// The rule by which a packet passes.
+    fn rule(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer<'_>,
+        backlogs: Backlogs<'_>,
+        lists: &RouterLists,
+    ) -> Result<Rule, Held> {
+        let blocked = |flushing: &Flushing| flushing.blocked(now, new.key.hash(self.seed), new.key);
         if let Some(until) = self.flushing.as_ref().and_then(blocked) {
-            let (value, threshold) = (now.0, until.0);
-            let reason = Reason::FlowBlocked;
-            return self.refuse(
-                now,
-                new,
-                &Refusal { reason, measure: Measure::Time, value, threshold },
-            );
+            let (reason, measure) = (Reason::FlowBlocked, Measure::Time);
+            return Err(Refusal { reason, measure, value: now.0, threshold: until.0 }.into());
         }
         if self.list.is_full() {
             self.sweep(now, SEARCH);
@@ -151,7 +200,7 @@ impl Admission {
         let mut triggered = false;
         // What turned elastic where it was let in by way of exception waits until the link is open.
         let elastic =
-            self.config.newcomer_share > Ppm::ZERO && self.history.turned_elastic(&new.key);
+            self.config.newcomer_share > Ppm::ZERO && self.history.turned_elastic(new.key);
         if cause.is_none() && self.is_window_full(elastic) {
             cause = Some(Cause::FairRate);
         }
@@ -163,18 +212,19 @@ impl Admission {
             triggered = true;
             cause = self.cause(min_fair, max_load);
         }
-        if let Some(cause) = cause {
-            return self.congested(now, new, cause, !elastic, backlogs, lists);
-        }
-        let rule = match (new.emergency, self.forced) {
-            (Some(_), _) => Rule::EmergencyThreshold,
-            (None, Some(_)) => Rule::ForcedOpen,
-            (None, None) => Rule::Open,
+        let rule = match (cause, new.emergency, self.forced) {
+            (Some(cause), ..) => {
+                if let Some(rule) = self.congested(now, new, cause, !elastic, backlogs, lists)? {
+                    return Ok(rule);
+                }
+                triggered = false;
+                Rule::Newcomer
+            }
+            (None, Some(_), _) => return Ok(Rule::EmergencyThreshold),
+            (None, None, Some(_)) => Rule::ForcedOpen,
+            (None, None, None) => Rule::Open,
         };
-        if new.emergency.is_some() {
-            return self.admit(now, new, rule);
-        }
-        self.enter(now, new, rule, triggered)
+        Ok(self.enter(now, new, rule, triggered)?)
     }
 
     /// Whether ECCM's window, if it is open, has room for no flow more: as many as bring FR down to
@@ -184,12 +234,20 @@ impl Admission {
         open && (elastic || self.is_crowded_at_worst())
     }
 
-    /// A flow enters if it is its turn.
-    fn enter(&mut self, now: Nanos, new: &Newcomer, rule: Rule, triggered: bool) -> Verdict {
-        let (rule, user) = match self.may_enter(now, new, rule, triggered) {
-            Ok(allowed) => allowed,
-            Err(refusal) => return self.refuse(now, new, &refusal),
-        };
+    /// The link is open: whose turn is it? Gives the rule by which the flow enters, and counts it
+    /// as one that has. A flow for which the list has just been cleared need not ask.
+    fn enter(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer<'_>,
+        rule: Rule,
+        triggered: bool,
+    ) -> Result<Rule, Refusal> {
+        let rule = if triggered { rule } else { self.awaited_first(now, new, rule)? };
+        let user = self.within_quota(now, new, triggered)?;
+        if !triggered {
+            self.within_budget(now, new)?;
+        }
         if let (Some(users), Some(user)) = (&mut self.per_user, user) {
             users.count(user);
         }
@@ -199,37 +257,25 @@ impl Admission {
         if rule == Rule::PriorityAccess
             && let Some(flushing) = &mut self.flushing
         {
-            flushing.came_back(new.key.hash(self.seed), &new.key);
+            flushing.came_back(new.key.hash(self.seed), new.key);
         }
-        self.admit(now, new, rule)
-    }
-
-    /// The link is open: whose turn is it? Gives the rule by which the flow enters, and the user to
-    /// count it for. A flow for which the list has just been cleared need not ask.
-    fn may_enter(
-        &mut self,
-        now: Nanos,
-        new: &Newcomer,
-        rule: Rule,
-        triggered: bool,
-    ) -> Result<(Rule, Option<User>), Refusal> {
-        let rule = if triggered { rule } else { self.awaited_first(now, new, rule)? };
-        let user = self.within_quota(now, new, triggered)?;
-        if !triggered {
-            self.within_budget(now, new)?;
-        }
-        Ok((rule, user))
+        Ok(rule)
     }
 
     /// RPAEF, RAMAF: while flows are awaited that were cleared from the list, others enter by
     /// chance only.
-    fn awaited_first(&mut self, now: Nanos, new: &Newcomer, rule: Rule) -> Result<Rule, Refusal> {
+    fn awaited_first(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer<'_>,
+        rule: Rule,
+    ) -> Result<Rule, Refusal> {
         let Some(flushing) = &self.flushing else { return Ok(rule) };
         let (awaited, chance) = (flushing.awaited(now), flushing.config.others_chance);
         if awaited == 0 {
             return Ok(rule);
         }
-        if flushing.awaits(now, new.key.hash(self.seed), &new.key) {
+        if flushing.awaits(now, new.key.hash(self.seed), new.key) {
             return Ok(Rule::PriorityAccess);
         }
         if self.draw() < chance.0 {
@@ -251,12 +297,12 @@ impl Admission {
     fn within_quota(
         &mut self,
         now: Nanos,
-        new: &Newcomer,
+        new: &Newcomer<'_>,
         triggered: bool,
     ) -> Result<Option<User>, Refusal> {
         let late = self.window().is_some()
             && self.eccm.as_ref().is_some_and(|eccm| {
-                self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
+                self.history.has_waited(now, new.key, eccm.config.max_accept_delay)
             });
         let Some(users) = &mut self.per_user else { return Ok(None) };
         let FlowKey { source, destination, .. } = new.key.unpack();
@@ -274,16 +320,16 @@ impl Admission {
     /// Flows that waited for ECCM's window enter it all the same, or its bound would not hold;
     /// one-packet flows do not wait. Half of the list is kept from flows that have not proved
     /// themselves, or a flood would fill it before it is told.
-    fn within_budget(&mut self, now: Nanos, new: &Newcomer) -> Result<(), Refusal> {
+    fn within_budget(&mut self, now: Nanos, new: &Newcomer<'_>) -> Result<(), Refusal> {
         let waited = self.window().is_some_and(|start| {
-            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
+            self.history.waiting_since(new.key).is_some_and(|since| since < start)
         });
         let Some(budget) = self.budget.as_mut().filter(|_| !waited) else { return Ok(()) };
         budget.follow_peers();
         let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
         let crowded = unproved > half;
         let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));
-        let again = (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
+        let again = (budget.flood() || crowded) && self.history.has_waited(now, new.key, least);
         let (used, so_far) = budget.state(now, again);
         let crowd = crowded && !again;
         if !crowd && used < so_far {
@@ -299,14 +345,10 @@ impl Admission {
     }
 
     /// A new flow meets a closed link: ECCM or the flushing family may open it. Whether they did.
+    #[inline(never)] // so that who comes to an open link does not pay for it
     fn force_open(&mut self, now: Nanos, cause: Cause, backlogs: Backlogs<'_>) -> bool {
-        if cause == Cause::FairRate
-            && let Some(eccm) = &mut self.eccm
-            && eccm.must_open(now)
-        {
-            eccm.open(now);
-            self.forced =
-                Some(Forced { until: self.window_end(now), by_eccm: true, closed: false });
+        if cause == Cause::FairRate && self.eccm.as_ref().is_some_and(|eccm| eccm.must_open(now)) {
+            self.open_window(now);
             self.counts.openings += 1;
             if let Some(peers) = &self.peers {
                 peers.tell_opened(now);
@@ -353,15 +395,15 @@ impl Admission {
     }
 
     /// Whether ECCM's window did not help a flow in time because its user had no flow left (PUF).
-    fn is_late(&self, now: Nanos, new: &Newcomer) -> bool {
+    fn is_late(&self, now: Nanos, new: &Newcomer<'_>) -> bool {
         let by_user = self.per_user.is_some() && new.own.is_none();
         let Some(eccm) = self.eccm.as_ref().filter(|_| by_user) else { return false };
         self.newcomers.has_room()
-            && self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
+            && self.history.has_waited(now, new.key, eccm.config.max_accept_delay)
     }
 
     /// Whether a guest more may enter.
-    fn has_place(&self, new: &Newcomer) -> bool {
+    fn has_place(&self, new: &Newcomer<'_>) -> bool {
         let (share, rate) = (self.config.newcomer_share, self.config.rate);
         if let Some(OwnPlan { rate, fair, least, .. }) = new.own {
             return self.newcomers.has_place_of(new.subscriber, share, rate, least, fair);
@@ -371,38 +413,40 @@ impl Admission {
 
     /// Whether it waits for a place for the first time; or for so long, where no window of ECCM
     /// comes.
-    fn is_guest(&self, now: Nanos, new: &Newcomer) -> bool {
-        let waited = |time| self.history.has_waited(now, &new.key, time);
+    fn is_guest(&self, now: Nanos, new: &Newcomer<'_>) -> bool {
+        let waited = |time| self.history.has_waited(now, new.key, time);
         let late = || self.eccm.as_ref().is_some_and(|eccm| waited(eccm.config.max_accept_delay));
         !waited(NEW) || new.own.is_some() && late()
     }
 
-    /// The link stays closed: the global list, the second link, or refusal.
+    /// The link stays closed: the global list, the second link, or refusal. `None`: the flow enters
+    /// as a guest, if it is its turn.
+    #[inline(never)] // so that who comes to an open link does not pay for it
     fn congested(
         &mut self,
         now: Nanos,
-        new: &Newcomer,
+        new: &Newcomer<'_>,
         cause: Cause,
         may_be_guest: bool,
         backlogs: Backlogs<'_>,
         lists: &RouterLists,
-    ) -> Verdict {
-        if self.config.global_list && lists.lists(now, new.hash, &new.key) {
-            return self.admit(now, new, Rule::GlobalList);
+    ) -> Result<Option<Rule>, Held> {
+        if self.config.global_list && lists.lists(now, new.hash, new.key) {
+            return Ok(Some(Rule::GlobalList));
         }
         let (timeout, interval) = (self.config.flow_timeout, self.config.fair_rate_interval);
         if self.second.as_mut().is_some_and(|second| second.takes(now, timeout, interval)) {
-            return self.divert(now, new, backlogs);
+            return self.divert(now, new, backlogs).map(Some);
         }
         if may_be_guest
             && cause == Cause::FairRate
             && self.cause(BitRate::ZERO, self.config.max_priority_load).is_none()
         {
             if self.is_late(now, new) {
-                return self.admit(now, new, Rule::Newcomer);
+                return Ok(Some(Rule::Newcomer));
             }
             if self.is_guest(now, new) && self.has_place(new) {
-                return self.enter(now, new, Rule::Newcomer, false);
+                return Ok(None);
             }
         }
         let (reason, view) =
@@ -421,11 +465,16 @@ impl Admission {
                 view(Measure::Flows, self.list.len().into(), self.list.capacity().into())
             }
         };
-        self.refuse(now, new, &Refusal { reason, measure, value, threshold })
+        Err(Refusal { reason, measure, value, threshold }.into())
     }
 
-    /// MFAN: a flow leaves for the second link.
-    fn divert(&mut self, now: Nanos, new: &Newcomer, backlogs: Backlogs<'_>) -> Verdict {
+    /// MFAN: a flow leaves for the second link, so that the new one enters, or is the new one.
+    fn divert(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer<'_>,
+        backlogs: Backlogs<'_>,
+    ) -> Result<Rule, Held> {
         let leaves: Option<EntryId> = match self.config.second_link.policy {
             SecondLinkPolicy::Newest => None,
             SecondLinkPolicy::MostActive => self.list.busiest(backlogs),
@@ -433,7 +482,7 @@ impl Admission {
         };
         let (key, length) = match leaves {
             Some(id) => (*self.list.key(id), Bytes::ZERO),
-            None => (new.key, new.length),
+            None => (*new.key, new.length),
         };
         if let Some(second) = &mut self.second {
             second.add(now, key.hash(self.seed), key, length);
@@ -443,17 +492,17 @@ impl Admission {
         if let Some(id) = leaves {
             self.remove(now, id, Removal::Diverted, Measure::Nothing, (0, 0));
             let _ = self.history.note(now, &key, decided);
-            return self.admit(now, new, Rule::Open);
+            return Ok(Rule::Open);
         }
         if let Some(waited) = self.history.note(now, &key, decided) {
             self.accept_delay.record(waited);
         }
         self.counts.diverted_packets += 1;
-        Verdict::Divert
+        Err(Held::Diverted)
     }
 
     /// The flow is let in and, chance and room allowing, listed.
-    fn admit(&mut self, now: Nanos, new: &Newcomer, rule: Rule) -> Verdict {
+    fn admit(&mut self, now: Nanos, new: &Newcomer<'_>, rule: Rule) -> Verdict {
         let measure = if rule == Rule::GlobalList { Measure::Nothing } else { Measure::FairRate };
         let of_link = (self.fair(), self.min_fair());
         let (value, threshold) = new.own.map_or(of_link, |own| (own.fair, own.least));
@@ -461,10 +510,10 @@ impl Admission {
         let decided = Decided { event: Event::Admitted(rule), measure, value, threshold };
         let listed =
             self.config.listing_chance == Ppm::ONE || self.draw() < self.config.listing_chance.0;
-        if let Some(waited) = self.history.note(now, &new.key, decided) {
+        if let Some(waited) = self.history.note(now, new.key, decided) {
             self.accept_delay.record(waited);
         }
-        if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
+        if listed && let Some(id) = self.list.insert(new.hash, *new.key, now, new.pin, new.length) {
             self.counts.admissions += 1;
             self.last = Last::Listed(id, new.hash);
             self.newcomers.came(now, id, new.subscriber);
@@ -484,17 +533,18 @@ impl Admission {
                     && let Some(forced) = &mut self.forced
                 {
                     (forced.until, forced.closed) = (now, true);
+                    self.due = self.when_due();
                 }
             }
         }
         self.pass(rule)
     }
 
-    fn refuse(&mut self, now: Nanos, new: &Newcomer, refusal: &Refusal) -> Verdict {
+    fn refuse(&mut self, now: Nanos, new: &Newcomer<'_>, refusal: &Refusal) -> Verdict {
         let Refusal { reason, measure, value, threshold } = *refusal;
         self.refused[reason.index()] += 1;
         let decided = Decided { event: Event::Refused(reason), measure, value, threshold };
-        let _ = self.history.note(now, &new.key, decided);
+        let _ = self.history.note(now, new.key, decided);
         Verdict::Refuse(reason)
     }
 }

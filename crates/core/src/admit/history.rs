@@ -179,27 +179,36 @@ impl History {
     }
 
     fn make(&mut self, now: Nanos, hash: u64, key: &PackedFlow) -> Option<EntryId> {
-        if self.table.is_full() {
-            for attempt in 1..=TRIES {
-                let id = EntryId::from_link(self.hand);
-                self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
-                let record = &self.records[id.index()];
-                let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
-                let again = record
-                    .waiting_since
-                    .is_some_and(|since| record.last.saturating_sub(since) >= LATER);
-                if waits && again && attempt < TRIES {
-                    continue;
-                }
-                self.forgotten += u64::from(waits);
-                self.turned -= u32::from(record.turned_elastic);
-                self.table.remove(id);
-                break;
-            }
-        }
-        let id = self.table.insert(hash, *key, ()).ok()?;
+        let id = if self.table.is_full() {
+            let id = self.next_to_go(now);
+            self.table.replace(id, hash, *key, ());
+            id
+        } else {
+            self.table.insert(hash, *key, ()).ok()?
+        };
         self.records[id.index()].begin(now);
         Some(id)
+    }
+
+    /// The record that goes for another: see the [module](self).
+    fn next_to_go(&mut self, now: Nanos) -> EntryId {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let id = EntryId::from_link(self.hand);
+            self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
+            let record = &self.records[id.index()];
+            let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
+            let again = record
+                .waiting_since
+                .is_some_and(|since| record.last.saturating_sub(since) >= LATER);
+            if waits && again && attempt < TRIES {
+                continue;
+            }
+            self.forgotten += u64::from(waits);
+            self.turned -= u32::from(record.turned_elastic);
+            return id;
+        }
     }
 
     /// Waiting flows that were forgotten.

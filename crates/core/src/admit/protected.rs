@@ -186,10 +186,10 @@ impl ProtectedList {
     pub(super) fn prefetch_place(&self, place: u32) {
         self.table.prefetch_place(place as usize);
     }
+    /// The flow of a packet, if it is where the one before of it was.
     #[inline]
-    pub(super) fn find_of(&self, packet: &impl Packet) -> Option<EntryId> {
-        let guessed = self.table.guessed(packet.places().listed, |flow| packet.is_of(flow));
-        guessed.or_else(|| self.table.find(packet.flow_hash(), &packet.packed_flow()))
+    pub(super) fn guessed(&self, packet: &impl Packet) -> Option<EntryId> {
+        self.table.guessed(packet.places().listed, |flow| packet.is_of(flow))
     }
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &PackedFlow) -> Option<EntryId> {
@@ -246,6 +246,7 @@ impl ProtectedList {
     }
 
     /// Lists a flow that is not listed; `None` if the list is full.
+    #[inline(always)] // what is listed is in registers
     pub(super) fn insert(
         &mut self,
         hash: u64,

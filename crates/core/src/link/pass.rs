@@ -4,7 +4,7 @@ use super::{Link, Start};
 use crate::measure::Run;
 use crate::packet::Packet;
 use crate::schedule::{Scheduler, Treated};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// The short way of a link without a rate on which nothing waits and nothing is due: `packet`
@@ -92,6 +92,31 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.clock = last;
         self.count(&mut run);
         true
+    }
+
+    /// Up to which length on the line packets may pass one after the other that arrive from `first`
+    /// to `last`, and how all of them are treated. `None`: something has to be decided of each.
+    #[inline]
+    pub fn passes_up_to(&self, first: Nanos, last: Nanos) -> Option<(Bytes, Treated)> {
+        if !self.is_idle() || self.ticks_by(last) || first < self.clock {
+            return None;
+        }
+        self.scheduler.bypasses_up_to()
+    }
+
+    /// Packets that [may](Self::passes_up_to), and whose kind [runs take](Run::takes_kind), have
+    /// passed, the last one at `last`.
+    #[inline]
+    pub fn passed<Q: Packet>(&mut self, packets: impl Iterator<Item = Q>, last: Nanos) {
+        let (mut run, mut bytes) = (Run::default(), Bytes::ZERO);
+        run.begin();
+        for packet in packets {
+            run.add(&packet);
+            bytes += packet.wire_len();
+        }
+        self.scheduler.bypassed(bytes);
+        self.clock = last;
+        self.count(&mut run);
     }
 
     /// Tells the meters of a run of packets that [passed](Self::pass_on), and ends it.

@@ -37,7 +37,7 @@ impl Run {
 
     /// Whether such packets are counted together.
     #[inline]
-    pub(crate) fn takes_kind(packet: &impl Packet) -> bool {
+    pub fn takes_kind(packet: &impl Packet) -> bool {
         packet.class().index() < CLASSES && packet.segments() == 1
     }
 

@@ -359,6 +359,12 @@ macro_rules! disciplines {
             fn bypasses(&self) -> bool {
                 each_arm!($arms, self, s => s.bypasses())
             }
+            fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+                each_arm!($arms, self, s => s.bypasses_up_to())
+            }
+            fn bypassed(&mut self, bytes: Bytes) {
+                each_arm!($arms, self, s => s.bypassed(bytes));
+            }
             fn bypasses_untold(&self) -> bool {
                 each_arm!($arms, self, s => s.bypasses_untold())
             }

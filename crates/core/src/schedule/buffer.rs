@@ -122,7 +122,13 @@ impl Room {
     /// Whether it takes a packet when it is empty.
     #[inline]
     pub(super) fn takes(self, length: Bytes) -> bool {
-        self.fits(0, 0, Bytes::ZERO, length)
+        length <= self.longest()
+    }
+
+    /// The longest packet that it takes when it is empty.
+    #[inline]
+    pub(super) fn longest(self) -> Bytes {
+        if self.places > 0 { self.most.min(self.timed) } else { Bytes::ZERO }
     }
 }
 
@@ -168,6 +174,11 @@ impl KnownFlows {
     /// sends them, always pass.
     pub(super) fn may_start(&self, waiting: Bytes, length: Bytes) -> bool {
         self.start_limit.is_none_or(|limit| length.0 * 8 <= limit.0 || waiting + length <= limit)
+    }
+
+    /// The longest packet that a flow may start with while no other does.
+    pub(super) fn longest_start(&self) -> Bytes {
+        self.start_limit.unwrap_or(Bytes::MAX)
     }
 }
 

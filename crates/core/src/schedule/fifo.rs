@@ -106,12 +106,8 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
         }
     }
 
-    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
-        self.queue.is_empty().then_some(Treated::Queued)
-    }
-
-    fn bypasses(&self) -> bool {
-        self.queue.is_empty()
+    fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+        self.queue.is_empty().then_some((Bytes::MAX, Treated::Queued))
     }
 
     fn bypasses_untold(&self) -> bool {

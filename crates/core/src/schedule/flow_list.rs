@@ -362,12 +362,14 @@ impl<S: Copy> FlowList<S> {
         state: S,
         forget: impl FnOnce(EntryId, &mut S),
     ) -> Option<EntryId> {
-        if self.table.is_full() {
+        let id = if self.table.is_full() {
             let oldest = EntryId::from_link(self.uses.oldest()?);
             forget(oldest, &mut self.states[oldest.index()]);
-            self.table.remove(oldest);
-        }
-        let id = self.table.insert(hash, key, ()).ok()?;
+            self.table.replace(oldest, hash, key, ());
+            oldest
+        } else {
+            self.table.insert(hash, key, ()).ok()?
+        };
         self.states[id.index()] = state;
         Some(id)
     }

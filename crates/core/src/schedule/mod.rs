@@ -171,16 +171,31 @@ pub trait Scheduler<P: Packet> {
     /// by `dequeue` at the same instant would give this very packet. Does the accounts that the
     /// discipline keeps of all its packets, and says how it was treated; what it keeps of single
     /// flows only while something waits, it need not touch. `None`: nothing changed, use the two
-    /// calls. Disciplines without such a way keep this default.
-    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
-        None
+    /// calls. Disciplines without such a way keep this default, and so do those that say of which
+    /// packets [all together](Self::bypasses_up_to).
+    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
+        let (longest, treated) = self.bypasses_up_to()?;
+        let length = packet.wire_len();
+        (length <= longest).then(|| {
+            self.bypassed(length);
+            treated
+        })
     }
 
     /// Whether [`bypass`](Self::bypass) is worth a try: nothing waits. State of flows need not be
     /// fetched then.
     fn bypasses(&self) -> bool {
-        false
+        self.bypasses_up_to().is_some()
     }
+
+    /// Up to which length on the line [`bypass`](Self::bypass) lets pass any packets now, one after
+    /// the other, and how it treats all of them. So many may be [told of](Self::bypassed) together.
+    fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+        None
+    }
+
+    /// Packets of so many bytes on the line have passed.
+    fn bypassed(&mut self, _bytes: Bytes) {}
 
     /// Whether [`bypass`](Self::bypass) would say [`Treated::Queued`] of any packets now, one after
     /// the other, and change nothing: they need not be told.

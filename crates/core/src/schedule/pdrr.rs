@@ -370,21 +370,16 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     /// A first packet of a flow that is not active, as no flow is while nothing waits. What the
     /// flow has to spare stays as it is.
-    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
-        let length = packet.wire_len();
-        if !self.bypasses()
-            || !self.room.takes(length)
-            || !self.config.flows.may_start(Bytes::ZERO, length)
-        {
-            return None;
-        }
-        self.priority_bytes += length;
-        Some(Treated::Priority)
+    fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+        // A flow that is elastic for a while after it ran empty has to be looked up.
+        let forgets = self.config.afl_linger == Nanos::ZERO;
+        let longest = self.room.longest().min(self.config.flows.longest_start());
+        let all = (longest, Treated::Priority);
+        (self.busy == 0 && self.priority.is_empty() && forgets).then_some(all)
     }
 
-    fn bypasses(&self) -> bool {
-        // A flow that is elastic for a while after it ran empty has to be looked up.
-        self.busy == 0 && self.priority.is_empty() && self.config.afl_linger == Nanos::ZERO
+    fn bypassed(&mut self, bytes: Bytes) {
+        self.priority_bytes += bytes;
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {

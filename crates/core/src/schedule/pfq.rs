@@ -364,20 +364,13 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     /// The first packet of a flow that is not listed, as none is while nothing waits.
-    fn bypass(&mut self, _now: Nanos, packet: &dyn Packet) -> Option<Treated> {
-        let length = packet.wire_len();
-        if self.total.packets > 0
-            || !self.room.takes(length)
-            || !self.config.flows.may_start(Bytes::ZERO, length)
-        {
-            return None;
-        }
-        self.priority_bytes += length;
-        Some(Treated::Priority)
+    fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+        let longest = self.room.longest().min(self.config.flows.longest_start());
+        (self.total.packets == 0).then_some((longest, Treated::Priority))
     }
 
-    fn bypasses(&self) -> bool {
-        self.total.packets == 0
+    fn bypassed(&mut self, bytes: Bytes) {
+        self.priority_bytes += bytes;
     }
 
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {

@@ -170,12 +170,8 @@ impl<P: Packet> Scheduler<P> for Priority<P> {
         Treated::Queued
     }
 
-    fn bypass(&mut self, _now: Nanos, _packet: &dyn Packet) -> Option<Treated> {
-        self.bypasses().then_some(Treated::Queued)
-    }
-
-    fn bypasses(&self) -> bool {
-        self.busy == 0
+    fn bypasses_up_to(&self) -> Option<(Bytes, Treated)> {
+        (self.busy == 0).then_some((Bytes::MAX, Treated::Queued))
     }
 
     fn bypasses_untold(&self) -> bool {

@@ -12,6 +12,8 @@ pub(super) struct Addresses {
     list: Vec<(IpAddr, u8, Option<PortIndex>)>,
     /// Those of the list, each once, in order.
     own: Vec<IpAddr>,
+    /// A bit for the last six of each of them, which tells nearly all other addresses apart.
+    own_endings: u64,
     /// Addresses that the kernel's routes give to the host, its own and broadcast addresses, and
     /// the tables that say so.
     routed: BTreeSet<(IpAddr, TableId)>,
@@ -31,10 +33,17 @@ impl Addresses {
         self.own.extend(self.list.iter().map(|&(address, _, _)| address));
         self.own.sort_unstable();
         self.own.dedup();
+        self.own_endings = self.own.iter().fold(0, |endings, own| endings | 1 << ending(*own));
     }
 
     /// Whether this machine itself has this IP address.
+    #[inline]
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.own_endings >> ending(address) & 1 == 1 && self.lists_own(address)
+    }
+
+    #[inline(never)] // so that other addresses need not be in memory
+    fn lists_own(&self, address: IpAddr) -> bool {
         self.own.binary_search(&address).is_ok()
     }
 
@@ -86,6 +95,15 @@ impl Addresses {
         };
         let best = self.list.iter().filter(usable).min_by_key(rank).map(|&(address, _, _)| address);
         best.or_else(|| sender.is_ipv4().then_some(IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8))))
+    }
+}
+
+/// The last six bits of an address.
+#[inline]
+const fn ending(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(a) => a.octets()[3] % 64,
+        IpAddr::V6(a) => a.octets()[15] % 64,
     }
 }
 

@@ -10,6 +10,7 @@ use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
+use super::flow_cache::FlowCache;
 use super::known::KnownPacket;
 use super::packet::{PacketRecord, QueuedPacket, UnroutedPacket, leaving, wire_len_of};
 use super::parsed::{Classifier, Parsed};
@@ -100,10 +101,14 @@ impl PortSlot {
 
     /// Whether nobody but the link has to do with a packet that enters it.
     pub(super) fn is_plain(&self) -> bool {
+        self.is_nobody_elses() && self.admission.is_none()
+    }
+
+    /// The same but for the admission of the link, if it has one.
+    pub(super) fn is_nobody_elses(&self) -> bool {
         !self.is_others
             && self.control.is_none()
             && self.behind.is_none()
-            && self.admission.is_none()
             && self.line.is_none()
             && self.seen.is_none()
     }
@@ -148,20 +153,94 @@ impl PortSlot {
         packets: &[UnroutedPacket],
         advanced: Nanos,
     ) -> bool {
-        let (count, framing, port) = (parsed.len(), self.link.framing(), self.index.0);
-        let known = |at: usize| {
-            let (Parsed::Known(probe), packet) = (parsed.get(at)?, packets.get(at)?) else {
-                return None;
-            };
-            Some(KnownPacket::new(probe, packet.arrival, port, framing))
-        };
+        let (count, known) = (parsed.len(), self.known(parsed, packets));
         let Some(last) = packets[..count].last().map(|packet| packet.arrival) else { return true };
-        let all = (0..count).map_while(known);
+        let all = (0..count).map_while(&known);
         if self.tx_room() <= count || !self.link.pass_all(advanced, all, last) {
             return false;
         }
         self.busiest.see_all(count, known);
         true
+    }
+
+    /// Asks the admission of a link that [nobody else](Self::is_nobody_elses) has to do with about
+    /// the packets of a run, as long as they may pass together: nothing else has to be decided, and
+    /// nothing enters before `advanced`. How many may, and what becomes of the next if that is not
+    /// to pass.
+    #[inline(never)] // so that it has the registers for itself
+    pub(super) fn judge_some(
+        &mut self,
+        (parsed, packets): (&[Parsed], &[UnroutedPacket]),
+        advanced: Nanos,
+        classifier: &Classifier,
+        lists: &mut RouterLists,
+        flow_cache: &FlowCache,
+    ) -> (usize, Verdict) {
+        let mut count = 0;
+        let Some((longest, treated)) = self.passes_up_to(&packets[..parsed.len()], advanced) else {
+            return (count, Verdict::Pass);
+        };
+        let (framing, port) = (self.link.framing(), self.index.0);
+        let Some(admission) = &mut self.admission else { return (count, Verdict::Pass) };
+        let waiting = Queues { scheduler: self.link.scheduler(), classifier };
+        for (parsed, packet) in parsed.iter().zip(packets) {
+            let (Parsed::Known(probe), at) = (parsed, packet.arrival) else { break };
+            let packet = KnownPacket::new(probe, at, port, framing);
+            let is_usual = packet.wire_len() <= longest && Run::takes_kind(&packet);
+            if !is_usual || admission.next_tick() <= at {
+                break;
+            }
+            let verdict = admission.decide(at, &packet, packet.pin(), &waiting, lists);
+            if verdict != Verdict::Pass {
+                return (count, verdict);
+            }
+            admission.treated(at, treated, lists);
+            flow_cache.note(probe, Places { listed: admission.last_place(), ..probe.places });
+            count += 1;
+        }
+        (count, Verdict::Pass)
+    }
+
+    /// Up to which length a run of packets may pass the link one after the other, and how all of
+    /// them are treated, if nothing has to be decided of any.
+    #[inline]
+    fn passes_up_to(
+        &self,
+        packets: &[UnroutedPacket],
+        advanced: Nanos,
+    ) -> Option<(Bytes, Treated)> {
+        let ([first, ..], [.., last]) = (packets, packets) else { return None };
+        if self.tx_room() <= packets.len() || first.arrival < advanced {
+            return None;
+        }
+        self.link.passes_up_to(first.arrival, last.arrival)
+    }
+
+    /// A run of packets of known flows that [may](Self::judge_some) have passed the link: the
+    /// caller gives their frames to `tx`.
+    #[inline]
+    pub(super) fn passed(&mut self, parsed: &[Parsed], packets: &[UnroutedPacket]) {
+        let (count, known) = (parsed.len(), self.known(parsed, packets));
+        if let Some(last) = packets[..count].last() {
+            self.link.passed((0..count).map_while(&known), last.arrival);
+            self.busiest.see_all(count, known);
+        }
+    }
+
+    /// Makes the packets of a run by their numbers.
+    #[inline]
+    fn known<'a>(
+        &self,
+        parsed: &'a [Parsed],
+        packets: &'a [UnroutedPacket],
+    ) -> impl Fn(usize) -> Option<KnownPacket<'a>> + use<'a> {
+        let (framing, port) = (self.link.framing(), self.index.0);
+        move |at| match (parsed.get(at)?, packets.get(at)?) {
+            (Parsed::Known(probe), packet) => {
+                Some(KnownPacket::new(probe, packet.arrival, port, framing))
+            }
+            _ => None,
+        }
     }
 
     /// Frames that `tx` still takes.

@@ -25,7 +25,7 @@ use evenkeel_ports::Frame;
 use super::Pipeline;
 use super::admission::FlowTables;
 use super::fairdrop::FairDrop;
-use super::flow_cache::{Found, Probe};
+use super::flow_cache::Probe;
 use super::packet::{UnroutedPacket, VECTOR};
 use super::parsed::{PacketMeta, Parsed};
 use super::port::PortSlot;
@@ -33,9 +33,9 @@ use super::port::PortSlot;
 /// Packets for which prefetching routes is not worth its time.
 const FEW: usize = 4;
 
-/// The flows that were found.
+/// The flows that are known.
 #[inline]
-fn found(parsed: &[Parsed]) -> impl Iterator<Item = &Probe> {
+fn known_flows(parsed: &[Parsed]) -> impl Iterator<Item = &Probe> {
     parsed.iter().filter_map(|parsed| match parsed {
         Parsed::Known(probe) if probe.is_found() => Some(probe),
         _ => None,
@@ -52,13 +52,7 @@ impl Pipeline {
         parsed.clear();
         let (mut fetches, mut known) = (false, 0);
         if self.flow_cache.is_on() {
-            let unknown;
-            (fetches, known, unknown) = self.look_up_flows(packets, parsed);
-            if unknown > 0 {
-                let (found, begun) = self.find_out(packets, parsed);
-                known += found;
-                fetches |= begun;
-            }
+            (fetches, known) = self.look_up_flows(packets, parsed);
         } else {
             parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
         }
@@ -134,32 +128,33 @@ impl Pipeline {
         self.ports[self.ports[self.flow_cache.port(way)].link_at].tables()
     }
 
-    /// Finds the packets of known flows, and parses those of which no flow can be known. Whether
-    /// what links keep of some flow is on its way from memory, how many are known, and how many of
-    /// the others might be.
+    /// Finds the packets of known flows, and those whose flows become known, and parses the others.
+    /// Whether what links keep of some flow is on its way from memory, and how many are known.
     #[inline]
     fn look_up_flows(
-        &self,
+        &mut self,
         packets: &[UnroutedPacket],
         parsed: &mut Vec<Parsed>,
-    ) -> (bool, usize, usize) {
+    ) -> (bool, usize) {
         self.probe_all(packets, parsed);
-        let Found { known, others, ways } = self.flow_cache.find_all(parsed);
-        let unknown = packets.len() - known - others;
-        if others > 0 {
+        let mut found = self.flow_cache.find_all(parsed);
+        if found.others > 0 {
             for (parsed, packet) in parsed.iter_mut().zip(packets) {
                 if let Parsed::Other = parsed {
                     *parsed = self.parse(&packet.frame);
                 }
             }
         }
+        if found.known + found.others < packets.len() {
+            found = self.find_out(packets, parsed, found);
+        }
         if let Some(fairdrop) = &self.fairdrop {
-            found(parsed).for_each(|probe| fairdrop.prefetch(probe.hash));
+            known_flows(parsed).for_each(|probe| fairdrop.prefetch(probe.hash));
         }
         // Nearly always all go one way.
-        let (least, most) = ways;
+        let (least, most) = found.ways;
         let nobody_asks = least == most && !self.tables_of(least).are_asked();
-        (!nobody_asks && self.begin_flows(parsed), known, unknown)
+        (!nobody_asks && self.begin_flows(parsed), found.known)
     }
 
     /// Says of which packets a flow may be known.
@@ -177,7 +172,7 @@ impl Pipeline {
     #[inline]
     fn begin_flows(&self, parsed: &[Parsed]) -> bool {
         let (mut fetches, mut last) = (false, None);
-        for probe in found(parsed) {
+        for probe in known_flows(parsed) {
             let tables = self.tables_after(probe, &mut last);
             if tables.are_asked() {
                 fetches |= tables.begin(probe.hash, probe.places);

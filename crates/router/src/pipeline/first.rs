@@ -11,8 +11,7 @@ use evenkeel_net::frame;
 use evenkeel_net::policy::{LookupKey, Origin};
 
 use super::Pipeline;
-use super::flow_cache::{Probe, Way};
-use super::forward::is_local;
+use super::flow_cache::{Found, Probe, Way};
 use super::packet::UnroutedPacket;
 use super::parsed::Parsed;
 
@@ -26,65 +25,83 @@ impl Pipeline {
     }
 
     /// Finds out how the flows go on that are not known yet, where tables alone decide, and parses
-    /// the packets of the others. How many flows were found out, and whether what links keep of
-    /// some of them is on its way from memory.
+    /// the packets of the others. What is found then, these flows among it.
     #[inline(never)] // so that packets of known flows do not pay for it
     pub(super) fn find_out(
         &mut self,
         packets: &[UnroutedPacket],
         parsed: &mut [Parsed],
-    ) -> (usize, bool) {
+        mut found: Found,
+    ) -> Found {
         let by_tables = self.is_decided_by_tables();
         if by_tables {
             self.prefetch_routes(parsed);
         }
-        let (mut found, mut fetches) = (0, false);
+        let mut last = None;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
             let Parsed::Known(probe) = parsed else { continue };
             if probe.is_found() {
                 continue;
             }
-            if by_tables && self.ask_tables(packet, probe) {
-                found += 1;
-                let link = self.ports[self.flow_cache.port(probe.way)].link_at;
-                fetches |= self.ports[link].tables().begin(probe.hash, probe.places);
+            if by_tables && self.ask_tables(packet, probe, &mut last) {
+                found.add(probe.way);
             } else {
                 *parsed = self.parse(&packet.frame);
             }
         }
-        (found, fetches)
+        found
     }
 
-    /// Asks the tables how the packets of a flow go on; whether they say so.
-    fn ask_tables(&mut self, packet: &UnroutedPacket, probe: &mut Probe) -> bool {
+    /// Asks the tables how the packets of a flow go on; whether they say so. `last` is what was
+    /// decided last, and the number of the way that it came to: nearly always it is this one.
+    #[inline]
+    fn ask_tables(
+        &mut self,
+        packet: &UnroutedPacket,
+        probe: &mut Probe,
+        last: &mut Option<(Decision, u16)>,
+    ) -> bool {
         let from = &self.ports[packet.port.index()];
         let stations = frame::station_bits(self.pool.bytes(&packet.frame));
         let is_to_us = stations.is_some_and(|(to, _)| to == from.mac.bits());
         if !is_to_us || from.peer.is_some() || packet.originated || probe.ttl <= 1 {
             return false;
         }
-        let (flow, dscp) = (probe.flow.key(), probe.flow.dscp());
-        if !probe.flow.is_routable() || self.addresses.is_own(flow.source) {
+        let flow = probe.flow;
+        let [source, destination] = flow.ends();
+        // What is routable is no group.
+        if !flow.is_routable() || self.addresses.is_own(source) {
             return false;
         }
-        let hash = self.classifier.hash(&flow);
-        let class = self.classifier.class(&flow, dscp);
-        let key = || LookupKey { flow, dscp, origin: Origin::Port(packet.port) };
-        let decision = self.routing.tables.lookup(flow.destination, hash, key);
-        let Some(Decision::Forward { port, next_hop, mtu }) = decision else { return false };
+        let (class, hash) = self.classifier.of_usual(flow);
+        let (key, dscp) = (|| flow.key(), || flow.dscp());
+        let asked = || LookupKey { flow: key(), dscp: dscp(), origin: Origin::Port(packet.port) };
+        let decision = self.routing.tables.lookup(destination, hash, asked);
+        let Some(decision @ Decision::Forward { port, .. }) = decision else { return false };
         if self.services.of(class).is_some()
-            || is_local(decision, flow.destination)
             || port == packet.port && self.settings.hairpin == Hairpin::Drop
-            || !self.may_come_from(packet, || flow, hash, || dscp)
+            || !self.may_come_from(packet, key, hash, dscp)
         {
             return false;
         }
-        let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else { return false };
-        // Whether a neighbour that may have gone is used is noted with each packet.
-        let Some(known) = self.neighbours.known(port, next_hop).filter(|known| !known.stale) else {
-            return false;
+        let way = match *last {
+            Some((before, way)) if before == decision => way,
+            _ => {
+                let Some(way) = self.way_of(decision) else { return false };
+                *last = Some((decision, way));
+                way
+            }
         };
-        let way = Way::new(port.index(), out.mtu.min(mtu), out.mac, known.mac);
-        self.flow_cache.learn(probe, (class, hash), way)
+        self.flow_cache.learn(probe, (class, hash), way);
+        true
+    }
+
+    /// The number of the way that a decision comes to, if it can be remembered.
+    fn way_of(&mut self, decision: Decision) -> Option<u16> {
+        let Decision::Forward { port, next_hop, mtu } = decision else { return None };
+        let out = self.ports.get(port.index()).filter(|slot| slot.up)?;
+        // Whether a neighbour that may have gone is used is noted with each packet.
+        let known = self.neighbours.known(port, next_hop).filter(|known| !known.stale)?;
+        self.flow_cache.number(Way::new(port.index(), out.mtu.min(mtu), out.mac, known.mac))
     }
 }

@@ -249,9 +249,7 @@ impl FlowCache {
                 continue;
             };
             if finder.find(probe) {
-                found.known += 1;
-                let (least, most) = found.ways;
-                found.ways = (probe.way.min(least), probe.way.max(most));
+                found.add(probe.way);
             }
         }
         found
@@ -303,32 +301,19 @@ impl FlowCache {
     /// Remembers where the packets go that look like this one.
     #[cold]
     pub(super) fn remember(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) {
-        if let Some(place) = self.place(flow, (class, hash), way) {
-            let _ = self.take_in(self.bucket(flow), place);
+        if let Some(way) = self.number(way) {
+            let _ = self.take_in(self.bucket(flow), flow, (class, hash), way);
         }
     }
 
-    /// The same, of a packet whose flow was looked for in vain: it is found now. False: its way
-    /// cannot be remembered.
+    /// The same, of a packet whose flow was looked for in vain, by the [number](Self::number) of
+    /// its way: it is found now.
     #[inline]
-    pub(super) fn learn(
-        &mut self,
-        probe: &mut Probe,
-        (class, hash): (Class, u64),
-        way: Way,
-    ) -> bool {
-        let Some(place) = self.place(probe.flow, (class, hash), way) else { return false };
-        (probe.class, probe.hash, probe.way) = (class, hash, place.way.get());
+    pub(super) fn learn(&mut self, probe: &mut Probe, (class, hash): (Class, u64), way: u16) {
+        (probe.class, probe.hash, probe.way) = (class, hash, way);
+        let at = self.take_in(probe.bucket as usize, probe.flow, (class, hash), way);
         // Where every place is another's the flow has none, and there is none to note.
-        probe.at = self.take_in(probe.bucket as usize, place).map_or(PLACES as u8, |at| at as u8);
-        true
-    }
-
-    /// What is remembered of a flow, if its way can be.
-    #[inline]
-    fn place(&mut self, flow: UsualFlow, (class, hash): (Class, u64), way: Way) -> Option<Place> {
-        let way = Cell::new(self.number(way)?);
-        Some(Place { flow: flow.words(), hash, epoch: self.epoch, class: class.0, way })
+        probe.at = at.map_or(PLACES as u8, |at| at as u8);
     }
 
     /// The flows of a vector are going to be looked for.
@@ -337,29 +322,39 @@ impl FlowCache {
         self.looked = self.epoch;
     }
 
-    /// Puts a flow into its bucket; the place that it has there, if it has one.
-    fn take_in(&mut self, bucket: usize, new: Place) -> Option<usize> {
-        let Bucket(places) = self.buckets.get_mut(bucket)?;
-        let present = places.iter().position(|place| place.flow == new.flow);
-        let stale = || places.iter().position(|place| place.epoch != new.epoch);
-        self.turn = (self.turn + 1) % PLACES;
-        let turn = self.turn;
-        let is_idle = |at: &usize| places[*at].way.get() & CAME == 0;
-        let idle = || (turn..turn + PLACES).map(|at| at % PLACES).find(is_idle);
+    /// Puts a flow into its bucket, with what is remembered of it; the place that it has there, if
+    /// it has one.
+    #[inline(always)] // what is remembered is in registers
+    fn take_in(
+        &mut self,
+        bucket: usize,
+        flow: UsualFlow,
+        (class, hash): (Class, u64),
+        way: u16,
+    ) -> Option<usize> {
+        let (flow, epoch) = (flow.words(), self.epoch);
+        let (Bucket(places), turn) = (self.buckets.get_mut(bucket)?, &mut self.turn);
+        let present = places.iter().position(|place| place.flow == flow);
+        let stale = || places.iter().position(|place| place.epoch != epoch);
+        let idle = || {
+            *turn = (*turn + 1) % PLACES;
+            let is_idle = |at: &usize| places[*at].way.get() & CAME == 0;
+            (*turn..*turn + PLACES).map(|at| at % PLACES).find(is_idle)
+        };
         let Some(at) = present.or_else(stale).or_else(idle) else {
-            *places[turn].way.get_mut() &= !CAME;
+            *places[*turn].way.get_mut() &= !CAME;
             return None;
         };
         // A flow that a change of some table made stale is where it was, most likely.
-        if self.has_guesses.get() && places[at].flow != new.flow {
+        if self.has_guesses.get() && places[at].flow != flow {
             self.guesses[bucket].0[at].set(Places::UNKNOWN);
         }
-        places[at] = new;
+        places[at] = Place { flow, hash, epoch, class: class.0, way: Cell::new(way) };
         Some(at)
     }
 
     /// The number of a way; `None`: too many are remembered in this epoch.
-    fn number(&mut self, way: Way) -> Option<u16> {
+    pub(super) fn number(&mut self, way: Way) -> Option<u16> {
         let words = way.stations.as_chunks::<4>().0;
         let [a, b, c] = [words[0], words[1], words[2]].map(u32::from_ne_bytes);
         let about = u64::from(c) << 32 | u64::from(way.port) << 16 | u64::from(way.mtu);
@@ -384,6 +379,16 @@ pub(super) struct Found {
     pub(super) others: usize,
     /// The least and the greatest number of their ways.
     pub(super) ways: (u16, u16),
+}
+
+impl Found {
+    /// The flow of another packet is known, which goes by this way.
+    #[inline]
+    pub(super) fn add(&mut self, way: u16) {
+        self.known += 1;
+        let (least, most) = self.ways;
+        self.ways = (way.min(least), way.max(most));
+    }
 }
 
 /// Finds flows in a [`FlowCache`].
@@ -462,7 +467,9 @@ mod tests {
             if flow.is_multiple_of(2) {
                 self.cache.remember(probe.flow, known, way);
             } else {
-                assert!(self.cache.learn(&mut probe, known, way) && probe.is_found());
+                let way = self.cache.number(way).unwrap();
+                self.cache.learn(&mut probe, known, way);
+                assert!(probe.is_found());
             }
             false
         }

@@ -9,6 +9,7 @@ use evenkeel_net::below;
 use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::hash::FlowHasher;
+use evenkeel_net::usual::UsualFlow;
 
 use super::flow_cache::Probe;
 use super::node_classes::NodeClasses;
@@ -75,9 +76,23 @@ impl Classifier {
     /// The class of a flow's packets that have this DSCP.
     #[inline]
     pub(super) fn class(&self, flow: &FlowKey, dscp: u8) -> Class {
-        match (self.classes.ruled(flow, dscp), &self.nodes) {
+        self.ruled_or_of_node(self.classes.ruled(flow, dscp), || *flow)
+    }
+
+    /// The class and the hash of a usual flow.
+    #[inline]
+    pub(super) fn of_usual(&self, flow: UsualFlow) -> (Class, u64) {
+        let (addresses, ports, protocol) = flow.parts();
+        let ruled = self.classes.ruled_v4(addresses, ports, protocol, flow.dscp());
+        let class = self.ruled_or_of_node(ruled, || flow.key());
+        (class, self.hasher.v4(addresses, ports, protocol))
+    }
+
+    #[inline]
+    fn ruled_or_of_node(&self, ruled: Option<Class>, flow: impl FnOnce() -> FlowKey) -> Class {
+        match (ruled, &self.nodes) {
             (Some(class), _) => class,
-            (None, Some(nodes)) => nodes.class(flow),
+            (None, Some(nodes)) => nodes.class(&flow()),
             (None, None) => Class(0),
         }
     }

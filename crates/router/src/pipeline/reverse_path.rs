@@ -22,7 +22,7 @@ impl Pipeline {
     }
 
     /// Whether a packet of IPv4 comes from where it may.
-    #[inline]
+    #[inline(always)] // where nobody asks for that, who calls need not make what is looked at
     pub(super) fn may_come_from(
         &self,
         packet: &UnroutedPacket,
@@ -36,6 +36,7 @@ impl Pipeline {
         }
     }
 
+    #[inline(never)] // so that who asks for nothing does not pay for it
     fn leads_back(
         &self,
         from: PortIndex,

@@ -5,7 +5,8 @@
 //! changed, and the link has it. Nearly always the next one comes by the same port and leaves by
 //! the same link, so what holds for these is asked once for a run of packets: all are rewritten,
 //! then all enter the link, each step in a loop that is small enough for the registers. Where the
-//! link has nothing to decide about any of them they pass it together.
+//! link has nothing to decide about any of them they pass it together; its admission, if it has
+//! one, is asked about all of them before.
 //!
 //! Whatever is not as expected ends the run and goes [the way of all others](Pipeline::receive),
 //! with nothing changed; what both ways do to a packet, a test holds to each other.
@@ -19,6 +20,7 @@ use evenkeel_net::{frame, rewrite};
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
+use super::flow_cache::Probe;
 use super::known::{KnownPacket, frame_len};
 use super::packet::{PacketRecord, UnroutedPacket};
 use super::parsed::Parsed;
@@ -137,21 +139,13 @@ impl Pipeline {
         mut known: &[Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
     ) {
-        let Self { ports, agenda, .. } = self;
-        let slot = &mut ports[run.link];
-        if slot.is_plain() && slot.passes_all(known, packets.as_slice(), agenda.advanced()) {
-            let packets = packets.by_ref().take(run.count);
-            if run.is_padded {
-                slot.tx.extend(packets.zip(known).map(|(mut packet, parsed)| {
-                    if let Parsed::Known(probe) = parsed {
-                        packet.frame.trim(frame_len(probe));
-                    }
-                    packet.frame
-                }));
-            } else {
-                slot.tx.extend(packets.map(|packet| packet.frame));
+        let slot = &mut self.ports[run.link];
+        if slot.is_plain() {
+            if slot.passes_all(known, packets.as_slice(), self.agenda.advanced()) {
+                return self.send_all(run, known, packets);
             }
-            return agenda.touch(run.link);
+        } else if slot.is_nobody_elses() {
+            self.enter_judged(run, &mut known, packets);
         }
         loop {
             match self.enter_some(run, &mut known, packets) {
@@ -160,6 +154,62 @@ impl Pipeline {
                 End::Others(queued, pin) => self.hand_on(run.link, None, queued, pin),
             }
         }
+    }
+
+    /// The first packets of a run enter a link that only its admission has to do with, as long as
+    /// they pass together.
+    #[inline(never)] // so that links without an admission do not pay for it
+    fn enter_judged(
+        &mut self,
+        run: &Run,
+        known: &mut &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+    ) {
+        let Self { ports, flow_cache, agenda, admissions, classifier, .. } = self;
+        let (slot, lists) = (&mut ports[run.link], &mut admissions.lists);
+        let asked = (*known, packets.as_slice());
+        let (count, verdict) =
+            slot.judge_some(asked, agenda.advanced(), classifier, lists, flow_cache);
+        let (passed, others) = known.split_at(count);
+        *known = others;
+        if count > 0 {
+            slot.passed(passed, packets.as_slice());
+            self.send_all(run, passed, packets);
+        }
+        if verdict != Verdict::Pass
+            && let ([Parsed::Known(probe), others @ ..], Some(packet)) = (others, packets.next())
+        {
+            *known = others;
+            self.hold_known(run, probe, packet, verdict);
+        }
+    }
+
+    /// The first packets of a run have passed their link.
+    #[inline(always)] // a loop over their frames
+    fn send_all(&mut self, run: &Run, known: &[Parsed], packets: &mut Drain<'_, UnroutedPacket>) {
+        let tx = &mut self.ports[run.link].tx;
+        let packets = packets.by_ref().take(known.len());
+        if run.is_padded {
+            tx.extend(packets.zip(known).map(|(mut packet, parsed)| {
+                if let Parsed::Known(probe) = parsed {
+                    packet.frame.trim(frame_len(probe));
+                }
+                packet.frame
+            }));
+        } else {
+            tx.extend(packets.map(|packet| packet.frame));
+        }
+        self.agenda.touch(run.link);
+    }
+
+    /// A packet of a run is not to pass its link.
+    #[cold]
+    fn hold_known(&mut self, run: &Run, probe: &Probe, packet: UnroutedPacket, verdict: Verdict) {
+        let UnroutedPacket { mut frame, arrival, .. } = packet;
+        frame.trim(frame_len(probe));
+        let framing = self.ports[run.link].link.framing();
+        let record = KnownPacket::new(probe, arrival, run.port, framing).record(frame);
+        self.hold(run.link, record, verdict, self.agenda.entry_time(arrival));
     }
 
     /// Packets of a run enter their link one by one, as long as it takes them.

@@ -42,8 +42,17 @@ fn remembered_and_looked_up_packets_cannot_be_told_apart() {
 /// none.
 #[test]
 fn a_port_that_fills_up_gets_known_flows_as_others() {
+    for link in ["", ADMITTED] {
+        fill_up(link);
+    }
+}
+
+const ADMITTED: &str = "[[link]]\nport = \"p1\"\ndiscipline = { kind = \"pdrr\" }\n\
+                        admission = { rate = \"1000Gbit/s\" }\n";
+
+fn fill_up(link: &str) {
     let [mut known, mut long] =
-        [64, 0].map(|flows| Bed::new(2, &format!("[router]\nflow_cache = {flows}")));
+        [64, 0].map(|flows| Bed::new(2, &format!("[router]\nflow_cache = {flows}\n{link}")));
     let mut waited = 0;
     for step in 0..300u16 {
         // Just as many as there is room for, or some number.
