@@ -9,9 +9,8 @@
 //! link goes down. So events are taken as hints that are acted on at once, and the truth is read
 //! again: at once after an overrun, 20 ms after a change of links or addresses, 300 ms after routes
 //! have changed, and every 10 s. Reading a table of 100,000 routes takes some 0.2 s of this thread;
-//! it then waits at least ten times as long before it reads again. Another [thread](asker) asks the
-//! kernel, whose lock it may have to wait for: a change of a route is held up neither by a table of
-//! a million nor by whoever sets one.
+//! it then waits at least ten times as long before it reads again. While it reads, it goes on to
+//! follow: a change of a route is not held up by a table of a million.
 //!
 //! What is mirrored: all tables with their routes (the smallest metric of a prefix, multipath next
 //! hops, routes that refuse or `throw`, their MTU), and the [rules] that choose among them, routing
@@ -34,11 +33,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::sys::{self, Notifier, Poller};
+use netlink_packet_route::AddressFamily;
 
-mod asker;
 pub mod decode;
 mod faults;
 pub mod names;
@@ -50,14 +48,13 @@ mod socket;
 pub mod state;
 mod translations;
 
-use asker::{Asker, Piece, Question};
 use decode::Fact;
 pub use faults::MirrorFaults;
 use names::TableNames;
 pub use refused::RefusedNeighbours;
 pub use rules::MirroredRules;
 use schedule::{RuleReading, Schedule};
-use socket::{Dumped, Events, Questions};
+use socket::{Dumped, Kernel};
 use state::{KernelCopy, Resync};
 pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 use translations::Translations;
@@ -72,8 +69,6 @@ const NICER: i32 = -10;
 /// Datagrams read before the worker is told.
 const DATAGRAMS_PER_ROUND: usize = 256;
 
-/// The thread looks at least so often; it is woken for everything that there is to do.
-const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 /// From the failure of a socket to the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -169,18 +164,17 @@ impl Mirror {
         others: &[Notifier],
         translations: bool,
     ) -> io::Result<(Self, Vec<MirrorEvent>, Vec<MirrorView>)> {
-        let (mut follower, views) = Follower::new(Events::open()?, interfaces, ready, others)?;
+        let (mut follower, views) = Follower::new(Kernel::open()?, interfaces, ready, others)?;
         follower.translated = translations;
         follower.follow_translations()?;
         let mut initial = Vec::new();
-        follower.begin_reading()?;
-        while follower.reading.is_some() {
-            match follower.asker.wait()? {
-                Piece::End(Err(refused)) => return Err(refused),
-                piece => follower.take(piece, &mut initial),
-            }
-        }
+        let started = sys::monotonic_now();
+        follower.copy.replace(follower.kernel.dump()?, &mut initial);
+        let rules = follower.kernel.dump_rules()?;
+        follower.copy.replace_rules(rules, TableNames::of_system(), &mut initial);
+        follower.read_all(&mut initial, false)?;
         while follower.read_translations(&mut initial) {}
+        follower.schedule.has_read(started, sys::monotonic_now());
         let (mirror, others) = follower.spawn(views)?;
         Ok((mirror, initial, others))
     }
@@ -228,22 +222,9 @@ impl Drop for Mirror {
     }
 }
 
-/// A reading of everything, as far as it has got.
-#[derive(Debug)]
-struct Reading {
-    began: Nanos,
-    /// Events have said something newer of links and addresses, or were lost.
-    outdated: bool,
-    /// No change has interrupted the dump of neighbours, and of routes.
-    neighbours: bool,
-    routes: bool,
-}
-
 /// The thread.
 struct Follower {
-    events: Events,
-    asker: Asker,
-    reading: Option<Reading>,
+    kernel: Kernel,
     /// Whether translated connections are to be followed, and what follows them.
     translated: bool,
     translations: Option<Translations>,
@@ -264,7 +245,7 @@ struct Follower {
 impl Follower {
     /// Knows nothing yet. The views are as many as the notifiers, in their order.
     fn new(
-        events: Events,
+        kernel: Kernel,
         interfaces: Vec<String>,
         ready: Notifier,
         others: &[Notifier],
@@ -280,10 +261,8 @@ impl Follower {
             views.push(MirrorView { events, requests, wake, ready, stop });
         }
         let follower = Self {
-            poller: watching(&events, &wake)?,
-            events,
-            asker: Asker::spawn(Questions::open()?, wake.clone())?,
-            reading: None,
+            poller: watching(&kernel, &wake)?,
+            kernel,
             translated: false,
             translations: None,
             copy: KernelCopy::new(interfaces),
@@ -330,27 +309,25 @@ impl Follower {
     }
 
     /// # Errors
-    /// A socket or the poller failed, or a thread has ended.
+    /// A socket or the poller failed.
     fn follow(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
         let (mut ready, mut facts) = (Vec::new(), Vec::new());
         while !self.stop.load(Ordering::Relaxed) {
-            let due = if self.reading.is_some() { Nanos::MAX } else { self.schedule.due() };
-            let wait = due.min(self.rules.due()).saturating_sub(sys::monotonic_now());
-            self.poller.wait(&mut ready, Some(wait.min(LONGEST_WAIT)))?;
+            let wait =
+                self.schedule.due().min(self.rules.due()).saturating_sub(sys::monotonic_now());
+            self.poller.wait(&mut ready, Some(wait))?;
             let _ = self.wake.take();
-            self.serve(changes)?;
+            self.serve(changes);
             self.read(&mut facts, changes)?;
             self.read_translations(changes);
-            // Pieces of a dump do not hold up events.
-            if let Some(piece) = self.asker.piece() {
-                self.take(piece, changes);
-                self.wake.notify();
-            }
             if !self.tell(changes) {
                 return Ok(());
             }
-            if self.reading.is_none() && sys::monotonic_now() >= self.schedule.due() {
-                self.begin_reading()?;
+            if sys::monotonic_now() >= self.schedule.due() {
+                self.resync(changes)?;
+                if !self.tell(changes) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -358,15 +335,14 @@ impl Follower {
 
     /// New sockets, and everything is to be read. False: not now.
     fn begin_anew(&mut self) -> bool {
-        let sockets = Events::open().and_then(|events| {
-            let poller = watching(&events, &self.wake)?;
-            Ok((events, poller, Asker::spawn(Questions::open()?, self.wake.clone())?))
+        let sockets = Kernel::open().and_then(|kernel| {
+            let poller = watching(&kernel, &self.wake)?;
+            Ok((kernel, poller))
         });
         let opened = sockets.is_ok();
-        if let Ok((events, poller, asker)) = sockets {
-            self.faults.undecodable += self.events.undecodable + self.asker.undecodable();
-            (self.events, self.poller, self.asker) = (events, poller, asker);
-            (self.reading, self.rules) = (None, RuleReading::default());
+        if let Ok((kernel, poller)) = sockets {
+            self.faults.undecodable += self.kernel.undecodable;
+            (self.kernel, self.poller) = (kernel, poller);
             self.translations = None;
             let _ = self.follow_translations();
             self.schedule = Schedule::new(sys::monotonic_now());
@@ -401,26 +377,30 @@ impl Follower {
         })
     }
 
-    /// Passes on what the workers ask of the kernel, and tells them what could not be read.
-    fn serve(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
+    /// Passes on what the workers ask of the kernel, and tells them what it refuses.
+    fn serve(&mut self, changes: &mut Vec<MirrorEvent>) {
+        let before = self.refused;
         while let Ok(request) = self.requests.try_recv() {
-            if let Some(index) = self.copy.index_of(request.port) {
-                self.asker.ask(Question::Neighbour(index, request.address))?;
+            if let Some(index) = self.copy.index_of(request.port)
+                && let Err(error) = self.kernel.use_neighbour(index, request.address)
+            {
+                self.refused.count(request.address, &error);
             }
         }
-        let undecodable =
-            self.faults.undecodable + self.events.undecodable + self.asker.undecodable();
+        if self.refused != before {
+            changes.push(MirrorEvent::RefusedNeighbours(self.refused));
+        }
+        let undecodable = self.faults.undecodable + self.kernel.undecodable;
         let faults = MirrorFaults { undecodable, ..self.faults };
         if faults != self.told {
             changes.push(MirrorEvent::Faults(faults));
             self.told = faults;
         }
-        Ok(())
     }
 
     fn read(&mut self, facts: &mut Vec<Fact>, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
         for _ in 0..DATAGRAMS_PER_ROUND {
-            if !self.events.read(facts)? {
+            if !self.kernel.read_events(facts)? {
                 break;
             }
             let now = sys::monotonic_now();
@@ -428,75 +408,93 @@ impl Follower {
                 let resync = self.copy.apply(fact, changes);
                 self.rules.wanted |= resync == Resync::Rules;
                 self.schedule.want(now, resync);
-                if let Some(reading) = &mut self.reading {
-                    reading.outdated |= resync >= Resync::Soon;
-                }
             }
         }
         let now = sys::monotonic_now();
         if self.rules.due() <= now {
-            self.rules.begins(now);
-            self.asker.ask(Question::Rules)?;
+            self.read_rules(changes);
+            self.rules.has_read(now, sys::monotonic_now());
         }
         Ok(())
     }
 
-    /// Has everything read.
-    fn begin_reading(&mut self) -> io::Result<()> {
-        let began = sys::monotonic_now();
-        self.schedule = Schedule::new(began);
-        // From now on what events say is newer than what is read.
+    /// Reads all rules; one that the kernel refuses to tell (it is out of memory) is read again
+    /// with everything else.
+    fn read_rules(&mut self, changes: &mut Vec<MirrorEvent>) {
+        if let Ok(rules) = self.kernel.dump_rules() {
+            self.copy.replace_rules(rules, TableNames::of_system(), changes);
+        }
+    }
+
+    fn resync(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
+        let started = sys::monotonic_now();
+        self.schedule = Schedule::new(started);
+        // A dump that the kernel refuses (it is out of memory): what is known stands, and the next
+        // dump repairs it.
+        if let Ok(tables) = self.kernel.dump() {
+            self.copy.replace(tables, changes);
+        }
+        self.read_rules(changes);
+        self.read_all(changes, true)?;
+        self.schedule.has_read(started, sys::monotonic_now());
+        Ok(())
+    }
+
+    /// Reads all neighbours and routes. If it is to `follow`, it does so between two datagrams.
+    fn read_all(&mut self, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<()> {
         self.copy.begin_neighbours();
+        let complete = self.read_dump(Dumped::Neighbours, changes, follow)?;
+        self.copy.end_neighbours(complete, changes);
         self.copy.begin_routes();
-        self.reading = Some(Reading { began, outdated: false, neighbours: true, routes: true });
-        self.asker.ask(Question::Everything)
-    }
-
-    /// Takes over a piece of what the kernel was asked.
-    fn take(&mut self, piece: Piece, changes: &mut Vec<MirrorEvent>) {
-        match (piece, &mut self.reading) {
-            (Piece::Tables(tables), Some(Reading { outdated: false, .. })) => {
-                self.copy.replace(tables, changes);
-            }
-            (Piece::Dumped(Dumped::Neighbours, facts), Some(reading)) => {
-                for fact in facts {
-                    reading.neighbours &= fact != Fact::Interrupted;
-                    self.copy.dumped_neighbour(fact, changes);
-                }
-            }
-            (Piece::Dumped(Dumped::Routes(_), facts), Some(reading)) => {
-                for fact in facts {
-                    reading.routes &= fact != Fact::Interrupted;
-                    self.copy.dumped_route(fact, changes);
-                }
-            }
-            (Piece::Tables(_) | Piece::Dumped(..), _) => {}
-            // One that the kernel refuses (it is out of memory) comes with everything else.
-            (Piece::Rules(rules), _) => {
-                if let Some(rules) = rules {
-                    self.copy.replace_rules(rules, TableNames::of_system(), changes);
-                }
-                self.rules.has_read(sys::monotonic_now());
-            }
-            (Piece::Refused(address, error), _) => {
-                self.refused.count(address, &error);
-                changes.push(MirrorEvent::RefusedNeighbours(self.refused));
-            }
-            (Piece::End(result), _) => self.end_reading(result.is_ok(), changes),
+        let mut routes = true;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            routes &= self.read_dump(Dumped::Routes(family), changes, follow)?;
         }
-    }
-
-    /// Everything has been read, or what was known stands until the next reading.
-    fn end_reading(&mut self, complete: bool, changes: &mut Vec<MirrorEvent>) {
-        let Some(Reading { began, neighbours, routes, .. }) = self.reading.take() else { return };
-        let (neighbours, routes) = (complete && neighbours, complete && routes);
-        self.copy.end_neighbours(neighbours, changes);
         self.copy.end_routes(routes, changes);
-        let now = sys::monotonic_now();
-        if !(neighbours && routes) {
-            self.schedule.want(now, Resync::Later);
+        if !(complete && routes) {
+            self.schedule.want(sys::monotonic_now(), Resync::Later);
         }
-        self.schedule.has_read(began, now);
+        Ok(())
+    }
+
+    /// Reads one dump to its end. False: it is not complete, because a change interrupted it, the
+    /// kernel refused it, or all is to stop.
+    fn read_dump(
+        &mut self,
+        what: Dumped,
+        changes: &mut Vec<MirrorEvent>,
+        follow: bool,
+    ) -> io::Result<bool> {
+        let (mut facts, mut complete) = (Vec::new(), true);
+        let mut sequence = match self.kernel.ask_for(what) {
+            Ok(sequence) => Some(sequence),
+            Err(error) if !follow => return Err(error),
+            Err(_refused) => return Ok(false),
+        };
+        while let Some(of) = sequence {
+            match self.kernel.read_dump(of, &mut facts) {
+                Ok(true) => {}
+                Ok(false) => sequence = None,
+                Err(error) if !follow => return Err(error),
+                Err(_refused) => (sequence, complete) = (None, false),
+            }
+            for fact in facts.drain(..) {
+                complete &= fact != Fact::Interrupted;
+                match what {
+                    Dumped::Neighbours => self.copy.dumped_neighbour(fact, changes),
+                    Dumped::Routes(_) => self.copy.dumped_route(fact, changes),
+                }
+            }
+            if follow {
+                let _ = self.wake.take();
+                self.serve(changes);
+                self.read(&mut facts, changes)?;
+                if !self.tell(changes) || self.stop.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(complete)
     }
 
     /// Sends changes to the workers. False: all have gone.
@@ -525,9 +523,9 @@ impl Follower {
 }
 
 /// Waits for events of the kernel, and for whoever wants something of the thread.
-fn watching(events: &Events, wake: &Notifier) -> io::Result<Poller> {
+fn watching(kernel: &Kernel, wake: &Notifier) -> io::Result<Poller> {
     let poller = Poller::new()?;
-    poller.add(events.fd(), 0)?;
+    poller.add(kernel.fd(), 0)?;
     poller.add(wake.fd(), 1)?;
     Ok(poller)
 }
@@ -541,10 +539,10 @@ mod tests {
     /// F15: the thread ended at the first error, and the router forwarded by the routes of then.
     #[test]
     fn f15_a_socket_that_fails_is_replaced_and_everything_read_again() {
-        let events = Events::open().unwrap();
-        events.fails.store(true, Ordering::Relaxed);
+        let kernel = Kernel::open().unwrap();
+        kernel.fails.store(true, Ordering::Relaxed);
         let ready = Notifier::new().unwrap();
-        let (follower, views) = Follower::new(events, Vec::new(), ready, &[]).unwrap();
+        let (follower, views) = Follower::new(kernel, Vec::new(), ready, &[]).unwrap();
         let (mirror, _none) = follower.spawn(views).unwrap();
         mirror.view.wake.notify();
         let begun_again = |event: &MirrorEvent| {
@@ -576,74 +574,5 @@ mod tests {
         assert!(view.poll().unwrap_err().to_string().contains("has ended"));
         stop.store(true, Ordering::Relaxed);
         assert_eq!(view.poll().unwrap(), None);
-    }
-
-    /// The events up to the one that is waited for.
-    fn until(
-        mirror: &Mirror,
-        what: &str,
-        is_it: impl Fn(&MirrorEvent) -> bool,
-    ) -> Vec<MirrorEvent> {
-        let mut heard = Vec::new();
-        evenkeel_netns::testing::eventually(what, || {
-            heard.extend(mirror.poll().unwrap().unwrap_or_default());
-            heard.iter().any(&is_it)
-        });
-        heard
-    }
-
-    fn link_is(up: bool) -> impl Fn(&MirrorEvent) -> bool {
-        move |event| matches!(event, MirrorEvent::Link { link: Some(link), .. } if link.up == up)
-    }
-
-    /// Whoever sets thousands of routes has the kernel's lock for tenths of a second.
-    #[test]
-    fn changes_are_told_while_the_kernel_answers_nothing_and_old_answers_undo_none() {
-        if !evenkeel_netns::testing::available("a kernel that answers nothing") {
-            return;
-        }
-        let net = evenkeel_netns::testing::TestNet::new(&["a", "b"]);
-        net.wire(("a", "va"), ("b", "vb"));
-        net.ip("b", "address add 10.1.0.1/24 dev vb");
-        let (mirror, asked, answers) = sys::in_netns(&net.name("b"), || {
-            let ready = Notifier::new().unwrap();
-            let events = Events::open().unwrap();
-            let (mut follower, views) =
-                Follower::new(events, vec!["vb".into()], ready, &[]).unwrap();
-            let (asker, asked, answers) = Asker::by_hand();
-            follower.asker = asker;
-            follower.schedule.want(Nanos::ZERO, Resync::Now);
-            (follower.spawn(views).unwrap().0, asked, answers)
-        })
-        .unwrap();
-        assert!(matches!(asked.recv().unwrap(), Question::Everything));
-        let tables = || {
-            let read = || Questions::open().unwrap().tables().unwrap();
-            sys::in_netns(&net.name("b"), read).unwrap()
-        };
-        let (first, old) = (tables(), tables());
-        answers.send(Piece::Tables(first)).unwrap();
-        mirror.view.wake.notify();
-        until(&mirror, "links", link_is(true));
-
-        // From now on the kernel answers nothing: a neighbour that is asked for does not matter.
-        mirror.ask(NeighbourRequest { port: PortIndex(0), address: "10.1.0.2".parse().unwrap() });
-        net.ip("b", "route add 10.9.0.0/16 via 10.1.0.2");
-        until(&mirror, "a route", |event| matches!(event, MirrorEvent::Route { .. }));
-        net.ip("b", "link set vb down");
-        until(&mirror, "a link that is down", link_is(false));
-
-        // What it says at last is older.
-        answers.send(Piece::Tables(old)).unwrap();
-        answers.send(Piece::End(Ok(()))).unwrap();
-        answers.send(Piece::Refused("10.1.0.2".parse().unwrap(), io::Error::other("."))).unwrap();
-        mirror.view.wake.notify();
-        let refused = |event: &MirrorEvent| matches!(event, MirrorEvent::RefusedNeighbours(_));
-        let after = until(&mirror, "the last answer", refused);
-        assert!(!after.iter().any(link_is(true)), "{after:?}");
-        // The neighbour was passed on, and everything is asked for again: a link has changed.
-        assert!(matches!(asked.recv().unwrap(), Question::Neighbour(..)));
-        let again = asked.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert!(matches!(again, Question::Everything), "{again:?}");
     }
 }

@@ -59,25 +59,17 @@ impl Schedule {
 #[derive(Debug, Default)]
 pub(super) struct RuleReading {
     pub(super) wanted: bool,
-    /// Since when they are being read.
-    began: Option<Nanos>,
     not_before: Nanos,
 }
 
 impl RuleReading {
     pub(super) fn due(&self) -> Nanos {
-        if self.wanted && self.began.is_none() { self.not_before } else { Nanos::MAX }
+        if self.wanted { self.not_before } else { Nanos::MAX }
     }
 
-    /// They are asked for. What changes from now on asks for another reading.
-    pub(super) fn begins(&mut self, now: Nanos) {
-        (self.wanted, self.began) = (false, Some(now));
-    }
-
-    pub(super) fn has_read(&mut self, now: Nanos) {
-        if let Some(began) = self.began.take() {
-            self.not_before = now.saturating_add((now - began) * 10);
-        }
+    pub(super) fn has_read(&mut self, began: Nanos, now: Nanos) {
+        self.wanted = false;
+        self.not_before = now.saturating_add((now - began) * 10);
     }
 }
 

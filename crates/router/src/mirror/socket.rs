@@ -1,4 +1,5 @@
-//! The mirror's netlink sockets: one for events, and those that ask: for dumps, and for neighbours.
+//! The mirror's netlink sockets: one for events, one for dumps, and one for requests about
+//! neighbours, whose answers must not stand between those of a dump.
 
 use std::io;
 use std::net::IpAddr;
@@ -34,8 +35,7 @@ const DUMP_TRIES: usize = 4;
 /// both families.
 const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 
-/// What there may be many of: read in pieces, with [`Questions::ask_for`] and
-/// [`Questions::read_dump`].
+/// What there may be many of: read in pieces, with [`Kernel::ask_for`] and [`Kernel::read_dump`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Dumped {
     /// The neighbours of both families.
@@ -44,29 +44,45 @@ pub(crate) enum Dumped {
     Routes(AddressFamily),
 }
 
-/// Events of the kernel, in the network namespace of the thread that opened this.
-pub(crate) struct Events {
-    socket: Socket,
+/// The sockets, in the network namespace of the thread that opened them.
+pub(crate) struct Kernel {
+    events: Socket,
+    dumps: Socket,
+    neighbours: Socket,
+    sequence: u32,
     buffer: Vec<u8>,
     /// Messages that could not be decoded so far.
     pub(crate) undecodable: u64,
-    /// A test lets the socket fail.
+    /// A test lets the socket of events fail.
     #[cfg(test)]
     pub(crate) fails: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 
-impl Events {
+impl Kernel {
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
+        let mut events = Socket::new(NETLINK_ROUTE)?;
+        events.bind_auto()?;
         for group in GROUPS {
-            socket.add_membership(group)?;
+            events.add_membership(group)?;
         }
-        socket.set_non_blocking(true)?;
-        enlarge(&socket);
+        events.set_non_blocking(true)?;
+        enlarge(&events);
+        let asking = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            io::Result::Ok(socket)
+        };
+        let (dumps, neighbours) = (asking()?, asking()?);
+        enlarge(&dumps);
+        neighbours.set_non_blocking(true)?;
+        let buffer = Vec::with_capacity(DATAGRAM);
         Ok(Self {
-            socket,
-            buffer: Vec::with_capacity(DATAGRAM),
+            events,
+            dumps,
+            neighbours,
+            sequence: 0,
+            buffer,
             undecodable: 0,
             #[cfg(test)]
             fails: std::sync::Arc::default(),
@@ -75,18 +91,18 @@ impl Events {
 
     /// Becomes readable when there are events.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.events.as_fd()
     }
 
     /// Reads one datagram of events. False: there are none now. Lost events are told as
     /// [`Fact::Overrun`].
-    pub(crate) fn read(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
+    pub(crate) fn read_events(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
         self.buffer.clear();
         #[cfg(test)]
         if self.fails.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        match self.socket.recv(&mut self.buffer, 0) {
+        match self.events.recv(&mut self.buffer, 0) {
             Ok(_) => {
                 self.undecodable += decode(&self.buffer, facts) as u64;
                 Ok(true)
@@ -100,40 +116,69 @@ impl Events {
             Err(error) => Err(error),
         }
     }
-}
 
-/// A socket for dumps.
-struct Dumps {
-    socket: Socket,
-    sequence: u32,
-    buffer: Vec<u8>,
-    undecodable: u64,
-}
-
-impl Dumps {
-    fn open() -> io::Result<Self> {
-        let socket = asking()?;
-        enlarge(&socket);
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(DATAGRAM), undecodable: 0 })
+    /// Reads links and addresses of both families.
+    pub(crate) fn dump(&mut self) -> io::Result<Tables> {
+        let mut tables = Tables::default();
+        let links = self.dump_one(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let addresses =
+            self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        links.into_iter().chain(addresses).for_each(|fact| tables.add(fact));
+        Ok(tables)
     }
 
-    /// Asks for a dump; to be read to its end.
-    fn ask(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        send(&self.socket, self.sequence, message, NLM_F_REQUEST | NLM_F_DUMP)
+    /// Reads the rules of both families, in their order.
+    pub(crate) fn dump_rules(&mut self) -> io::Result<Vec<KernelRule>> {
+        let mut rules = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RuleMessage::default();
+            message.header.family = family;
+            let facts = self.dump_one(&RouteNetlinkMessage::GetRule(message))?;
+            rules.extend(facts.into_iter().filter_map(|fact| match fact {
+                Fact::Rule(rule) => Some(rule),
+                _ => None,
+            }));
+        }
+        Ok(rules)
     }
 
-    /// Reads one datagram of the dump that was asked for last. False: it was the last.
-    fn read(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
+    /// All that a dump says; it is asked for again when a change interrupts it.
+    fn dump_one(&mut self, request: &RouteNetlinkMessage) -> io::Result<Vec<Fact>> {
+        for attempt in 1.. {
+            let sequence = self.send_for_dump(request.clone())?;
+            let mut facts = Vec::new();
+            while self.read_dump(sequence, &mut facts)? {}
+            if !facts.contains(&Fact::Interrupted) || attempt == DUMP_TRIES {
+                return Ok(facts);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Asks for a dump; to be read with [`Kernel::read_dump`] to its end.
+    pub(crate) fn ask_for(&mut self, what: Dumped) -> io::Result<u32> {
+        let request = match what {
+            Dumped::Neighbours => RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
+            Dumped::Routes(family) => {
+                let mut message = RouteMessage::default();
+                message.header.address_family = family;
+                RouteNetlinkMessage::GetRoute(message)
+            }
+        };
+        self.send_for_dump(request)
+    }
+
+    /// Reads one datagram of the dump that was asked for as `sequence`. False: it was the last.
+    pub(crate) fn read_dump(&mut self, sequence: u32, facts: &mut Vec<Fact>) -> io::Result<bool> {
         loop {
             self.buffer.clear();
-            match self.socket.recv(&mut self.buffer, 0) {
+            match self.dumps.recv(&mut self.buffer, 0) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
             // What is left of a dump that was given up stands before this one.
-            if sequence_of(&self.buffer) != Some(self.sequence) {
+            if sequence_of(&self.buffer) != Some(sequence) {
                 continue;
             }
             self.undecodable += decode(&self.buffer, facts) as u64;
@@ -143,95 +188,6 @@ impl Dumps {
                 _ => Ok(true),
             };
         }
-    }
-
-    /// All that a dump says; it is asked for again when a change interrupts it.
-    fn whole(&mut self, request: &RouteNetlinkMessage) -> io::Result<Vec<Fact>> {
-        for attempt in 1.. {
-            self.ask(request.clone())?;
-            let mut facts = Vec::new();
-            while self.read(&mut facts)? {}
-            if !facts.contains(&Fact::Interrupted) || attempt == DUMP_TRIES {
-                return Ok(facts);
-            }
-        }
-        Ok(Vec::new())
-    }
-}
-
-/// What the kernel is asked, in the network namespace of the thread that opened this. Each question
-/// may wait for the kernel's lock, which whoever sets thousands of routes has for long.
-pub(crate) struct Questions {
-    large: Dumps,
-    /// Apart, since rules are asked for in the midst of a large dump.
-    small: Dumps,
-    /// Its answers must not stand between those of a dump.
-    neighbours: Socket,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
-
-impl Questions {
-    pub(crate) fn open() -> io::Result<Self> {
-        let neighbours = asking()?;
-        neighbours.set_non_blocking(true)?;
-        let (large, small) = (Dumps::open()?, Dumps::open()?);
-        Ok(Self { large, small, neighbours, sequence: 0, buffer: Vec::with_capacity(DATAGRAM) })
-    }
-
-    /// New sockets for those of which one may have failed, if they can be had.
-    pub(crate) fn reopen(&mut self) {
-        if let Ok(mut new) = Self::open() {
-            new.small.undecodable = self.undecodable();
-            *self = new;
-        }
-    }
-
-    /// Messages that could not be decoded so far.
-    pub(crate) fn undecodable(&self) -> u64 {
-        self.large.undecodable + self.small.undecodable
-    }
-
-    /// Reads links and addresses of both families.
-    pub(crate) fn tables(&mut self) -> io::Result<Tables> {
-        let mut tables = Tables::default();
-        let links = self.small.whole(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let addresses =
-            self.small.whole(&RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-        links.into_iter().chain(addresses).for_each(|fact| tables.add(fact));
-        Ok(tables)
-    }
-
-    /// Reads the rules of both families, in their order.
-    pub(crate) fn rules(&mut self) -> io::Result<Vec<KernelRule>> {
-        let mut rules = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut message = RuleMessage::default();
-            message.header.family = family;
-            let facts = self.small.whole(&RouteNetlinkMessage::GetRule(message))?;
-            rules.extend(facts.into_iter().filter_map(|fact| match fact {
-                Fact::Rule(rule) => Some(rule),
-                _ => None,
-            }));
-        }
-        Ok(rules)
-    }
-
-    /// Asks for a dump; to be read with [`Questions::read_dump`] to its end.
-    pub(crate) fn ask_for(&mut self, what: Dumped) -> io::Result<()> {
-        self.large.ask(match what {
-            Dumped::Neighbours => RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
-            Dumped::Routes(family) => {
-                let mut message = RouteMessage::default();
-                message.header.address_family = family;
-                RouteNetlinkMessage::GetRoute(message)
-            }
-        })
-    }
-
-    /// Reads one datagram of the dump that was asked for. False: it was the last.
-    pub(crate) fn read_dump(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
-        self.large.read(facts)
     }
 
     /// Has the kernel ask for a neighbour, or confirm one it has not heard of for a while: what
@@ -257,14 +213,12 @@ impl Questions {
         send(&self.neighbours, self.sequence, message, NLM_F_REQUEST | NLM_F_CREATE)?;
         refusal(&mut self.buffer, |buffer| self.neighbours.recv(buffer, 0)).map_or(Ok(()), Err)
     }
-}
 
-/// A socket for requests.
-fn asking() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    Ok(socket)
+    fn send_for_dump(&mut self, message: RouteNetlinkMessage) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1);
+        send(&self.dumps, self.sequence, message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        Ok(self.sequence)
+    }
 }
 
 fn send(
@@ -360,12 +314,12 @@ mod tests {
         if !evenkeel_netns::testing::available("a refused request") {
             return;
         }
-        let mut kernel = Questions::open().unwrap();
-        let whole = |kernel: &mut Questions, between: &mut dyn FnMut(&mut Questions)| {
-            kernel.ask_for(Dumped::Routes(AddressFamily::Inet6)).unwrap();
+        let mut kernel = Kernel::open().unwrap();
+        let whole = |kernel: &mut Kernel, between: &mut dyn FnMut(&mut Kernel)| {
+            let sequence = kernel.ask_for(Dumped::Routes(AddressFamily::Inet6)).unwrap();
             between(kernel);
             let mut facts = Vec::new();
-            while kernel.read_dump(&mut facts).unwrap() {
+            while kernel.read_dump(sequence, &mut facts).unwrap() {
                 between(kernel);
             }
             facts.last().cloned()
@@ -380,6 +334,6 @@ mod tests {
         });
         assert_eq!(last, Some(Fact::Done));
         assert!(refusals >= 1);
-        assert_eq!(kernel.undecodable(), 0);
+        assert_eq!(kernel.undecodable, 0);
     }
 }
