@@ -234,7 +234,7 @@ impl Sysfs {
 
     fn number<T: FromStr>(&self, file: &str) -> io::Result<T> {
         let text = fs::read_to_string(self.folder.join(file))?;
-        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+        text.trim().parse().map_err(|_no_number| io::ErrorKind::InvalidData.into())
     }
 
     fn settings(&self) -> io::Result<Settings> {
