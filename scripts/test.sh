@@ -39,7 +39,7 @@ skip() { # name, why
   printf '\n=== %s\n--- skipped: %s\n' "$1" "$2"
 }
 
-# The tests' own counts, and why what was skipped was. With root everything is there, and a skipped test is a failed one.
+# The tests' own counts, and why what was skipped was. With root everything is there but another kernel, and a test skipped for anything else is a failed one.
 tests() {
   local log=target/tests.log status
   mkdir -p target

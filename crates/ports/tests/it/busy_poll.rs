@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::af_xdp::{Pair, TRANSIT, number_of, packet, pair, pair_over, small};
 use crate::common::{available, eventually, inside};
 use evenkeel_core::Nanos;
-use evenkeel_netns::testing::{skip, try_run};
+use evenkeel_netns::testing::{not_on_this_machine, try_run};
 use evenkeel_ports::af_xdp::AfXdpOptions;
 use evenkeel_ports::deferral::Deferral;
 use evenkeel_ports::sys::monotonic_now;
@@ -51,7 +51,8 @@ fn polling(test: &str, wait: Nanos) -> Option<(Pair, Deferral, tempfile::TempDir
     p.passes(0);
     p.passes(0);
     if !p.near.knows_napi() {
-        skip(test, "needs a kernel before Linux 6.13, or two cards, EVENKEEL_NICS=\"eth1 eth2\"");
+        let needs = "needs a kernel before Linux 6.13, or two cards, EVENKEEL_NICS=\"eth1 eth2\"";
+        not_on_this_machine(test, needs);
         return None;
     }
     let deferral = inside(&p.net, "b", || Deferral::set("vb", true, wait, runtime.path())).unwrap();
