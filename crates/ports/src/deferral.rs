@@ -298,6 +298,16 @@ mod tests {
         of_instances().unwrap_or_else(|| vec![by_sysfs().settings().unwrap()])
     }
 
+    /// What there is when the operator has chosen for one of the two.
+    fn chosen_for_one(runtime: &Path) -> Vec<Settings> {
+        let mut first = Deferral::set("vb", true, WAIT, runtime).unwrap();
+        first.before[0] = THEIRS;
+        drop(first);
+        let chosen = now();
+        assert_eq!(chosen[0], THEIRS);
+        chosen
+    }
+
     /// As long as they wait.
     fn waiting() -> Vec<Settings> {
         vec![OURS; of_instances().map_or(1, |known| known.len())]
@@ -306,12 +316,7 @@ mod tests {
     #[test]
     fn interrupts_wait_until_the_end_and_then_are_as_before() {
         beside("interrupts that wait", |_, runtime| {
-            // The operator has chosen for one of the two.
-            let mut first = Deferral::set("vb", true, WAIT, runtime).unwrap();
-            first.before[0] = THEIRS;
-            drop(first);
-            let before = now();
-            assert_eq!(before[0], THEIRS);
+            let before = chosen_for_one(runtime);
             let ours = Deferral::set("vb", true, WAIT, runtime).unwrap();
             assert_eq!(now(), waiting());
             drop(ours);
@@ -333,10 +338,7 @@ mod tests {
     #[test]
     fn an_interface_that_was_down_gets_them_again() {
         beside("interrupts of an interface that was down", |net, runtime| {
-            let mut first = Deferral::set("vb", true, WAIT, runtime).unwrap();
-            first.before[0] = THEIRS;
-            drop(first);
-            let before = now();
+            let before = chosen_for_one(runtime);
             let mut ours = Deferral::set("vb", true, WAIT, runtime).unwrap();
             net.ip("b", "link set vb down");
             ours.renew().unwrap();
