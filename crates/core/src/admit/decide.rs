@@ -76,6 +76,26 @@ impl Admission {
         self.look_up(now, packet, guessed, pin, backlogs, lists)
     }
 
+    /// Decides about a packet in a run as [`decide`](Self::decide) does, if its flow is protected
+    /// where it was listed last: it passes. How it is treated is to be told [by that
+    /// place](Self::treated_in_run), and at the end of the run [how
+    /// many](Self::passed_protected) these were. False: nothing has changed.
+    #[inline(always)] // in a run of packets most of it is known
+    pub fn protects_in_run(&mut self, now: Nanos, packet: &impl Packet) -> bool {
+        // The router's list hears of each packet before the next.
+        if self.config.global_list || self.next_tick() <= now {
+            return false;
+        }
+        self.list.guessed(packet).is_some_and(|id| self.protects(now, id, packet))
+    }
+
+    /// So many packets have passed in a run, because their flows [are
+    /// protected](Self::protects_in_run).
+    pub fn passed_protected(&mut self, packets: u64) {
+        self.counts.packets += packets;
+        self.passed[Rule::Protected as usize] += packets;
+    }
+
     /// Whether the flow of a packet, which is listed at `id`, was not silent for too long.
     #[inline(always)] // in a run of packets most of it is known
     fn protects(&mut self, now: Nanos, id: EntryId, packet: &impl Packet) -> bool {

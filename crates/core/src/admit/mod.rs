@@ -401,6 +401,14 @@ impl Admission {
         }
     }
 
+    /// The same of one that [passed in a run](Self::protects_in_run), whose flow is listed at this
+    /// [place](crate::packet::Places::listed): it went into an elastic queue, or among the priority
+    /// packets.
+    #[inline]
+    pub fn treated_in_run(&mut self, now: Nanos, place: u32, is_elastic: bool) {
+        self.list.treated(EntryId::from_link(place), now, is_elastic);
+    }
+
     /// Tells the router's list how the flow was treated.
     #[inline(never)] // few links ask for it
     fn tell_all(&self, now: Nanos, elastic: bool, lists: &mut RouterLists) {

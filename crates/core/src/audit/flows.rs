@@ -105,18 +105,29 @@ impl Flows {
 
     #[inline]
     pub(super) fn came<P: Packet>(&mut self, packet: &P) {
+        let Some(place) = self.find(packet) else { return };
+        if place.hash == packet.flow_hash() {
+            place.waits += packet.wire_len().0;
+        } else if place.waits > 0 {
+            self.crowded += 1;
+        } else {
+            self.sample(packet);
+        }
+    }
+
+    /// The flow of a packet gets its place.
+    #[cold]
+    fn sample<P: Packet>(&mut self, packet: &P) {
         let by_hosts = self.alike == Some(Alike::SameHosts);
         let Some(place) = self.find(packet) else { return };
-        let (hash, length) = (packet.flow_hash(), packet.wire_len().0);
-        if place.hash == hash {
-            place.waits += length;
-        } else if place.waits == 0 {
-            let fresh = Some(packet.flow());
-            let peers = if by_hosts { packet.packed_flow().between() } else { 0 };
-            *place = Sampled { hash, fresh, waits: length, peers, ..Sampled::default() };
-        } else {
-            self.crowded += 1;
-        }
+        let peers = if by_hosts { packet.packed_flow().between() } else { 0 };
+        *place = Sampled {
+            hash: packet.flow_hash(),
+            fresh: Some(packet.flow()),
+            waits: packet.wire_len().0,
+            peers,
+            ..Sampled::default()
+        };
     }
 
     #[inline]

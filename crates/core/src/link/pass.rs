@@ -141,10 +141,16 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             && self.waiting.is_empty()
     }
 
+    /// Whether no packet that comes now [passes](Self::pass): all have to [queue](Self::queue).
+    #[inline]
+    pub fn passes_none(&self) -> bool {
+        !(self.is_idle() && self.scheduler.bypasses())
+    }
+
     /// Whether the discipline will look for the flows of packets that come now: it does, and they
     /// do not all [pass](Self::pass).
     #[inline]
     pub fn looks_up_flows(&self) -> bool {
-        self.scheduler.looks_up_flows() && !(self.is_idle() && self.scheduler.bypasses())
+        self.scheduler.looks_up_flows() && self.passes_none()
     }
 }

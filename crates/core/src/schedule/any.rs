@@ -144,6 +144,8 @@ macro_rules! disciplines {
 
         /// The built-in disciplines without a virtual call per packet, and a boxed arm that lets a
         /// user's own in.
+        // Which one it is, is asked several times for each packet: it is a number in memory.
+        #[repr(u8)]
         pub enum AnyScheduler<P: Packet> {
             $(
                 $(#[doc = $doc])+

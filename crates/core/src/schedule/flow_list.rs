@@ -210,16 +210,21 @@ impl Uses {
         self.words[place as usize / 64].used >> (place % 64) & 1 != 0
     }
 
+    /// A place comes into use; false: it was.
     #[inline]
-    fn insert(&mut self, place: u32) {
-        let at = place as usize / 64;
+    fn insert(&mut self, place: u32) -> bool {
+        let (at, bit) = (place as usize / 64, 1 << (place % 64));
         let word = &mut self.words[at];
-        word.used |= 1 << (place % 64);
-        word.touched |= 1 << (place % 64);
+        if word.used & bit != 0 {
+            return false;
+        }
+        word.used |= bit;
+        word.touched |= bit;
         if word.used == u64::MAX {
             self.open[at / 64] &= !(1 << (at % 64));
         }
         self.len += 1;
+        true
     }
 
     #[inline]
@@ -384,10 +389,10 @@ impl<S: Copy> FlowList<S> {
         &mut self.states[id.index()]
     }
 
-    /// An idle flow comes into use.
+    /// A flow comes into use; false: it was.
     #[inline]
-    pub(super) fn begin(&mut self, id: EntryId) {
-        self.uses.insert(id.link());
+    pub(super) fn begin(&mut self, id: EntryId) -> bool {
+        self.uses.insert(id.link())
     }
 
     /// A flow in use becomes idle.
@@ -447,7 +452,7 @@ mod tests {
                 match (state >> 61, used[place as usize]) {
                     // Most in use at times, few at others.
                     (kind, false) if kind > 2 || step % 4_000 < 2_000 => {
-                        uses.insert(place);
+                        assert!(uses.insert(place));
                         used[place as usize] = true;
                     }
                     (kind, true) if kind < 4 => {
@@ -474,7 +479,7 @@ mod tests {
     #[test]
     fn who_came_into_use_of_late_keeps_its_place_longer() {
         let mut uses = Uses::new(256);
-        (0..256).for_each(|place| uses.insert(place));
+        assert!((0..256).all(|place| uses.insert(place)) && !uses.insert(7));
         (0..256).for_each(|place| uses.remove(place));
         // The hand goes round once, and then takes what was not in use since.
         assert_eq!(uses.oldest(), Some(0));

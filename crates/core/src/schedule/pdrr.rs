@@ -263,6 +263,52 @@ impl<P: Packet> Pdrr<P> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
 
+    /// A packet of an elastic flow, none having priority.
+    #[inline(never)] // so that who takes one with priority does not pay for it
+    fn dequeue_elastic(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let packet = if self.config.aqm.is_on() {
+            let mut given = None;
+            while given.is_none() && self.busy > 0 {
+                let id = self.turn();
+                given = self.serve_short(now, id, dropped);
+                if given.is_none() {
+                    self.look_ahead();
+                }
+            }
+            given
+        } else {
+            if self.busy == 0 {
+                return None;
+            }
+            let id = self.turn();
+            let flow = self.flows.get_mut(id);
+            let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
+            flow.spends(length);
+            if let Some(hosts) = &mut self.hosts {
+                hosts.spends(id, length);
+            }
+            self.elastic.packets -= 1;
+            self.elastic.bytes -= length;
+            if flow.fifo.is_empty() {
+                flow.empties(now);
+                self.emptied(id);
+            }
+            self.slab.release(at)
+        };
+        self.given();
+        packet
+    }
+
+    /// A packet has gone, or none was there.
+    #[inline]
+    fn given(&mut self) {
+        if self.busy == 0 && self.priority.is_empty() && !self.crowded {
+            self.purge();
+        } else {
+            self.look_ahead();
+        }
+    }
+
     /// Whether others use the link, so that it is not idle when nothing waits here.
     fn set_crowded(&mut self, crowded: bool) {
         self.crowded = crowded;
@@ -310,9 +356,8 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         let place = self.place(&packet);
         if let Some(id) = place {
             // Looked at once: this is the path of every packet.
-            let begins = !self.flows.in_use(id);
+            let begins = self.flows.begin(id);
             if begins {
-                self.flows.begin(id);
                 let member = match &mut self.hosts {
                     None => Some(id),
                     Some(hosts) => hosts.begin(id, &packet),
@@ -324,11 +369,15 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 let (linger, idle) = (self.config.afl_linger, flow.since(now));
                 flow.aqm.blue.rested(idle);
                 let passed = self.round.wrapping_sub(flow.round);
-                let owed = if flow.owes() { i64::from(flow.deficit) } else { 0 };
-                flow.set_owes(false);
-                // Each round it was away has paid a quantum of it.
-                let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
-                flow.deficit = i32::try_from(owed.saturating_add(paid).min(0)).unwrap_or(i32::MIN);
+                flow.deficit = if flow.owes() {
+                    flow.set_owes(false);
+                    // Each round it was away has paid a quantum of it.
+                    let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
+                    let left = i64::from(flow.deficit).saturating_add(paid).min(0);
+                    i32::try_from(left).unwrap_or(i32::MIN)
+                } else {
+                    0
+                };
                 flow.set_elastic(flow.is_elastic() && idle < linger || flow.deficit < 0);
                 // Of a flow that was active when nothing waited any more this is what it had
                 // offered.
@@ -382,52 +431,20 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         self.priority_bytes += bytes;
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let packet = if let Some(Unlinked { at, length, meta: flow }) =
-            self.slab.unlink(&mut self.priority)
-        {
-            if flow != NIL {
-                let id = EntryId::from_link(flow);
-                self.flows.get_mut(id).spends(length);
-                if let Some(hosts) = &mut self.hosts {
-                    hosts.spends(id, length);
-                }
-            }
-            self.slab.release(at)
-        } else if self.config.aqm.is_on() {
-            let mut given = None;
-            while given.is_none() && self.busy > 0 {
-                let id = self.turn();
-                given = self.serve_short(now, id, dropped);
-                if given.is_none() {
-                    self.look_ahead();
-                }
-            }
-            given
-        } else {
-            if self.busy == 0 {
-                return None;
-            }
-            let id = self.turn();
-            let flow = self.flows.get_mut(id);
-            let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
-            flow.spends(length);
+        let Some(Unlinked { at, length, meta: flow }) = self.slab.unlink(&mut self.priority) else {
+            return self.dequeue_elastic(now, dropped);
+        };
+        if flow != NIL {
+            let id = EntryId::from_link(flow);
+            self.flows.get_mut(id).spends(length);
             if let Some(hosts) = &mut self.hosts {
                 hosts.spends(id, length);
             }
-            self.elastic.packets -= 1;
-            self.elastic.bytes -= length;
-            if flow.fifo.is_empty() {
-                flow.empties(now);
-                self.emptied(id);
-            }
-            self.slab.release(at)
-        };
-        if self.busy == 0 && self.priority.is_empty() && !self.crowded {
-            self.purge();
-        } else {
-            self.look_ahead();
         }
+        let packet = self.slab.release(at);
+        self.given();
         packet
     }
 

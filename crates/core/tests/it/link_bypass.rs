@@ -3,7 +3,7 @@
 
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
-use evenkeel_core::link::{Link, LinkConfig, LinkSink};
+use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::measure::Run;
 use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
@@ -354,6 +354,69 @@ proptest! {
         by_runs(priority, &runs);
         let lct = || Lct::new(LctConfig::with_delays(vec![Nanos(700); 10])).unwrap();
         assert_eq!(by_runs(lct, &runs), 0, "a discipline that has to be told of each");
+    }
+}
+
+/// Runs that wait, against their packets one by one, on links with such rings and rates.
+fn by_waiting_runs<S: Scheduler<TestPacket>>(
+    config: LinkConfig,
+    build: impl Fn() -> S,
+    runs: &[Together],
+) {
+    let [mut alone, mut all] = [(); 2].map(|()| Link::new(config, build(), 10).unwrap());
+    let (mut alone_out, mut all_out) = (Out::default(), Out::default());
+    let (mut now, mut id) = (Nanos::ZERO, 0);
+    for (packets, late, room) in runs {
+        (alone_out.room, all_out.room) = (*room, *room);
+        let mut run = Vec::new();
+        for (gap, class, length) in packets {
+            now += Nanos(*gap);
+            run.push(packet(id, *class, Bytes(*length), now));
+            id += 1;
+        }
+        let floor = late.map_or(Nanos::ZERO, |late| run[0].arrival() + Nanos(late));
+        let mut told = Vec::new();
+        all.queue_all(floor, run.iter().cloned(), &mut all_out, |at, treated, place| {
+            told.push((at, treated, place));
+        });
+        let singly = run.into_iter().map(|packet| {
+            let at = floor.max(packet.arrival());
+            let treated = alone.queue(at, packet, &mut alone_out);
+            (at, treated, alone.scheduler().last_place())
+        });
+        assert_eq!(told, singly.collect::<Vec<_>>());
+        now = now.max(floor);
+        assert_eq!(alone.qostat(), all.qostat());
+        assert_eq!((alone.held(), alone.next_wake()), (all.held(), all.next_wake()));
+        assert_eq!((&alone_out.sent, &alone_out.dropped), (&all_out.sent, &all_out.dropped));
+        assert_conserved(&all, &all_out);
+    }
+}
+
+proptest! {
+    /// Packets that wait enter a link in runs as they would one by one, each when it arrived: also
+    /// where some are dropped, or wait for the end of a refill.
+    #[test]
+    fn a_run_that_waits_is_as_its_packets_one_by_one(
+        runs in prop::collection::vec(together(), 1..60),
+        mbps in prop_oneof![Just(None), (100u64..20_000).prop_map(Some)],
+        slots in 1u32..6,
+        refill in prop_oneof![
+            Just(Refill::AnySlot), Just(Refill::WholeRing), Just(Refill::WholeRingBlocking)
+        ],
+        call in prop_oneof![Just(0u64), 1u64..700],
+    ) {
+        let rate = mbps.map(BitRate::from_mbps);
+        let (ring, dequeue_time) = (RingConfig { slots, refill }, Nanos(call));
+        let config = LinkConfig { rate, ring, dequeue_time, ..LinkConfig::default() };
+        by_waiting_runs(config, || Fifo::new(FifoConfig::packets(5)).unwrap(), &runs);
+        let buffer = Buffer::packets(6);
+        let pdrr = || Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
+        by_waiting_runs(config, pdrr, &runs);
+        let pfq = || Pfq::new(PfqConfig { buffer, ..PfqConfig::default() }).unwrap();
+        by_waiting_runs(config, pfq, &runs);
+        let lct = || Lct::new(LctConfig::with_delays(vec![Nanos(700); 10])).unwrap();
+        by_waiting_runs(config, lct, &runs);
     }
 }
 

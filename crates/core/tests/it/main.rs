@@ -6,6 +6,7 @@ mod admission_limits;
 mod admission_links;
 mod admission_plans;
 mod admission_rules;
+mod admission_runs;
 mod admission_wire;
 mod admit;
 mod audit;
