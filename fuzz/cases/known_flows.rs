@@ -45,7 +45,7 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 /// What both routers are told beside the size of the memory: by name.
-pub(super) const TABLES: [(&str, &str); 8] = [
+pub(super) const TABLES: [(&str, &str); 10] = [
     ("plain", ""),
     (
         "more classes than are counted together",
@@ -87,6 +87,22 @@ pub(super) const TABLES: [(&str, &str); 8] = [
     (
         "FairDrop of a link that is full",
         "[fairdrop]\non = true\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\n",
+    ),
+    (
+        "queues that are too short",
+        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\nring = { slots = 2 }\ndiscipline = { kind = \
+         \"pdrr\", buffer = 6, ack_filter = true }\n[[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\n\
+         ring = { slots = 3, refill = \"whole-blocking\" }\ndequeue_time = \"50us\"\n\
+         discipline = { kind = \"pdrr\", buffer = 6 }\nadmission = { flows = 4, load_interval = \
+         \"1ms\" }\n[[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"drr\", \
+         buffer = 8 }\n",
+    ),
+    (
+        "queues that are kept short",
+        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"codel\", target = \
+         \"1ms\", interval = \"10ms\" }\n[[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\ndiscipline = \
+         { kind = \"fq-codel\" }\n[[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\ndiscipline = { kind \
+         = \"pfq\", aqm = \"cobalt\" }\nadmission = { global_list = true }\n",
     ),
     (
         "admission to links without a rate",

@@ -22,6 +22,7 @@ use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_core::settings::SettingError;
 
 use super::egress::OutgoingLink;
+use super::flow_cache::Probe;
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
 use super::store::Store;
@@ -136,26 +137,29 @@ impl FlowTables<'_> {
 
     /// Prefetches the flow of this hash where it may be, or else what finds it. Whether there is
     /// more to [prefetch](Self::prefetch) then.
-    #[inline]
+    #[inline(always)] // a part of two loops over packets
     pub(super) fn begin(self, flow_hash: u64, places: Places) -> bool {
-        let mut more = false;
-        if let Some(admission) = self.admission {
-            if places.listed == Places::NOWHERE {
-                admission.prefetch_bucket(flow_hash);
-                more = true;
-            } else {
-                admission.prefetch_place(places.listed);
-            }
-        }
-        if let Some(scheduler) = self.scheduler {
-            if places.queue == Places::NOWHERE {
-                scheduler.prefetch_bucket(flow_hash);
-                more = true;
-            } else {
-                scheduler.prefetch_place(places.queue);
-            }
-        }
-        more
+        let listed = self.admission.is_some_and(|admission| {
+            begin(
+                places.listed,
+                |place| admission.prefetch_place(place),
+                || admission.prefetch_bucket(flow_hash),
+            )
+        });
+        let queued = self.scheduler.is_some_and(|scheduler| {
+            begin(
+                places.queue,
+                |place| scheduler.prefetch_place(place),
+                || scheduler.prefetch_bucket(flow_hash),
+            )
+        });
+        listed | queued
+    }
+
+    /// The same of known flows.
+    #[inline(never)] // so that it has the registers for itself
+    pub(super) fn begin_all<'a>(self, probes: impl Iterator<Item = &'a Probe>) -> bool {
+        probes.fold(false, |more, probe| self.begin(probe.hash, probe.places) | more)
     }
 
     /// Prefetches what is kept of the flow of this hash, where that was not known to begin with,
@@ -173,6 +177,17 @@ impl FlowTables<'_> {
             scheduler.prefetch(flow_hash);
         }
     }
+}
+
+/// Prefetches the flow that may be at a place, or else what finds it. Whether that is so.
+#[inline(always)] // two of each are all that there is in a loop over packets
+fn begin(place: u32, prefetch: impl FnOnce(u32), find: impl FnOnce()) -> bool {
+    if place == Places::NOWHERE {
+        find();
+        return true;
+    }
+    prefetch(place);
+    false
 }
 
 /// When to take the next estimate at `now`: when it was due, or, after a pause of many intervals,

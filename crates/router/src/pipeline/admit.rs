@@ -229,7 +229,7 @@ impl PortSlot {
 
     /// Makes the packets of a run by their numbers.
     #[inline]
-    fn known<'a>(
+    pub(super) fn known<'a>(
         &self,
         parsed: &'a [Parsed],
         packets: &'a [UnroutedPacket],

@@ -151,10 +151,7 @@ impl Pipeline {
         if let Some(fairdrop) = &self.fairdrop {
             known_flows(parsed).for_each(|probe| fairdrop.prefetch(probe.hash));
         }
-        // Nearly always all go one way.
-        let (least, most) = found.ways;
-        let nobody_asks = least == most && !self.tables_of(least).are_asked();
-        (!nobody_asks && self.begin_flows(parsed), found.known)
+        (self.begin_flows(parsed, found.ways), found.known)
     }
 
     /// Says of which packets a flow may be known.
@@ -167,10 +164,15 @@ impl Pipeline {
         }));
     }
 
-    /// Begins to look for known flows where links keep something of them. Whether something is on
-    /// its way from memory.
+    /// Begins to look for known flows, which go by the ways from `least` to `most`, where links
+    /// keep something of them. Whether something is on its way from memory.
     #[inline]
-    fn begin_flows(&self, parsed: &[Parsed]) -> bool {
+    fn begin_flows(&self, parsed: &[Parsed], (least, most): (u16, u16)) -> bool {
+        // Nearly always all go one way.
+        if least == most {
+            let tables = self.tables_of(least);
+            return tables.are_asked() && tables.begin_all(known_flows(parsed));
+        }
         let (mut fetches, mut last) = (false, None);
         for probe in known_flows(parsed) {
             let tables = self.tables_after(probe, &mut last);

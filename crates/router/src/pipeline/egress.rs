@@ -45,6 +45,7 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
         self.room.saturating_sub(self.tx.len())
     }
 
+    #[inline(always)] // or the packet is copied once more
     fn transmitted(&mut self, at: Nanos, packet: QueuedPacket) {
         if let Some(line) = &mut self.line {
             line.leaves(at, &packet, self.pool.bytes(&packet.frame));

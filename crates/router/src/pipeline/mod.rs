@@ -59,6 +59,7 @@ pub mod cycles;
 mod distances;
 mod egress;
 mod elsewhere;
+mod entering;
 mod exchange;
 mod explain;
 mod fairdrop;
@@ -134,6 +135,7 @@ use hand::Hand;
 use line::Followers;
 use losses::Losses;
 use neighbours::Neighbours;
+use packet::VECTOR;
 pub use packet::{BURST, QueuedPacket};
 use parsed::Classifier;
 pub(crate) use parts::{Blueprint, Parts};
@@ -234,6 +236,8 @@ pub struct Pipeline {
     meter: Meter,
     /// A copy of a frame while its buffer is in use.
     scratch: Vec<u8>,
+    /// Packets of a run on their way into a link where they wait.
+    waiting: Vec<QueuedPacket>,
     /// Counters of ports that are no more.
     removed: Option<RemovedSnapshot>,
     /// What was built elsewhere for the change in progress.
@@ -408,6 +412,7 @@ impl Pipeline {
             balancer: config.balancer.as_ref().map(balancer).transpose()?,
             meter: Meter::new(section.cycles, config.classes.len()),
             scratch: Vec::with_capacity(pool.max_frame()),
+            waiting: Vec::with_capacity(VECTOR),
             removed: None,
             parts: Parts::default(),
             watching: None,

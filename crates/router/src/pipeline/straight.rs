@@ -147,8 +147,26 @@ impl Pipeline {
         } else if slot.is_nobody_elses() {
             self.enter_judged(run, &mut known, packets);
         }
+        while self.ports[run.link].makes_wait() && !known.is_empty() {
+            let count = self.enter_waiting((run.port, run.link), known, packets);
+            // Of the next one something is to be decided.
+            let (mut next, others) = known[count..].split_at((known.len() - count).min(1));
+            self.enter_singly(run, &mut next, packets);
+            known = others;
+        }
+        self.enter_singly(run, &mut known, packets);
+    }
+
+    /// Packets of a run enter their link one by one.
+    #[inline]
+    fn enter_singly(
+        &mut self,
+        run: &Run,
+        known: &mut &[Parsed],
+        packets: &mut Drain<'_, UnroutedPacket>,
+    ) {
         loop {
-            match self.enter_some(run, &mut known, packets) {
+            match self.enter_some(run, known, packets) {
                 End::Over => return,
                 End::Held(queued, verdict, at) => self.hold(run.link, queued, verdict, at),
                 End::Others(queued, pin) => self.hand_on(run.link, None, queued, pin),
@@ -212,7 +230,7 @@ impl Pipeline {
         self.hold(run.link, record, verdict, self.agenda.entry_time(arrival));
     }
 
-    /// Packets of a run enter their link one by one, as long as it takes them.
+    /// The same as long as it takes them.
     #[inline]
     fn enter_some(
         &mut self,

@@ -1,7 +1,7 @@
 //! Flows whose way is remembered are held to the long way: `fuzz/cases/known_flows.rs`, with random
 //! choices and with those that the fuzzer has found.
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::LinkState;
@@ -72,6 +72,41 @@ fn fill_up(link: &str) {
         waited = waited.max(ours.links[1].queued);
     }
     assert!(waited > 0, "the port was never full");
+}
+
+/// A bare acknowledgement of one of four connections, of everything up to `number`.
+fn acknowledgement(port: u16, number: u32) -> Vec<u8> {
+    let what = Udp { port, payload: 12, ..Udp::default() };
+    let mut frame = udp((host_mac(0), router_mac(0)), v4(0, 2), v4(1, 2), what);
+    (frame[23], frame[24], frame[25]) = (6, 0, 0);
+    let sum = evenkeel_net::checksum::sum(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[38..42].copy_from_slice(&7_u32.to_be_bytes());
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame[46..54].copy_from_slice(&[0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    frame
+}
+
+/// An acknowledgement that waits goes when a later one of its connection comes, whether the
+/// connection is known or not.
+#[test]
+fn acknowledgements_of_known_flows_are_filtered_as_those_of_others() {
+    let link = "[[link]]\nport = \"p1\"\nrate = \"100kbit/s\"\ndiscipline = { kind = \"pdrr\", \
+                ack_filter = true }\n";
+    let [mut known, mut long] =
+        [64, 0].map(|flows| Bed::new(2, &format!("[router]\nflow_cache = {flows}\n{link}")));
+    for step in 0..100 {
+        for bed in [&mut known, &mut long] {
+            for at in 0..12 {
+                bed.inject(0, &acknowledgement(5_000 + at % 4, step * 12_000 + u32::from(at)));
+            }
+            bed.pass(Nanos::from_millis(5));
+        }
+        assert_eq!(known.received(1), long.received(1), "step {step}");
+        assert_eq!(known.snapshot(), long.snapshot(), "step {step}");
+    }
+    let dropped = known.pipeline.link(PortIndex(1)).unwrap().qostat().classes()[0].dropped;
+    assert!(dropped[Reason::SuperfluousAck.index()] > 500, "{dropped:?}");
 }
 
 /// As those of VLANs of one interface have.
