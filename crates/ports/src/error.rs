@@ -89,8 +89,9 @@ pub enum PortError {
     /// The interface's packets do not fit the frame buffers.
     #[error(
         "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to \
-         {longest}: {}lower the MTU, or use io = \"af-packet\" for this port",
-        larger_buffers(*longest)
+         {longest}{}: {}lower the MTU, or use io = \"af-packet\" for this port",
+        whole_only(refused.as_ref()),
+        larger_buffers(*mtu, refused.is_some())
     )]
     MtuTooLong {
         /// The interface.
@@ -99,6 +100,8 @@ pub enum PortError {
         mtu: u32,
         /// The longest that fits.
         longest: u32,
+        /// Why a frame must fit one buffer: the kernel's answer. `None`: it may take several.
+        refused: Option<io::Error>,
     },
     /// The interface has another number of receive queues than was expected.
     #[error(
@@ -283,10 +286,22 @@ pub enum BadCapture {
     Malformed(#[from] pcap_file::PcapError),
 }
 
-/// The remedy that larger buffers are, for an MTU beyond `longest`: as long as there are larger
-/// ones.
-const fn larger_buffers(longest: u32) -> &'static str {
-    if longest < 3822 { "set buffer_size = \"4096B\" under [router] (up to 3822), " } else { "" }
+/// Why frames are not in several buffers, if they must not be.
+fn whole_only(refused: Option<&io::Error>) -> String {
+    let why = |error| {
+        format!(" (frames in several take Linux 6.6 or newer, and a driver that does it: {error})")
+    };
+    refused.map(why).unwrap_or_default()
+}
+
+/// The remedy that buffers of 4096 bytes are, for an MTU that is beyond those which there are: if
+/// these are shorter, and it is not beyond those, too.
+const fn larger_buffers(mtu: u32, one_each: bool) -> &'static str {
+    match (mtu, one_each) {
+        (..=3822, true) => "set buffer_size = \"4096B\" under [router] (up to 3822), ",
+        (..=65_535, false) => "set buffer_size = \"4096B\" under [router] (up to 65535), ",
+        _ => "",
+    }
 }
 
 fn kibibytes(bytes: u64) -> String {

@@ -16,6 +16,7 @@ pub use frame::Frame;
 pub use passed::Known;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -529,6 +530,16 @@ impl FramePool {
     pub(crate) fn lend_frame(&self, frame: Frame) -> (u32, usize) {
         assert!(!self.is_super(&frame), "a super-frame cannot be lent");
         (frame.index, self.start(&frame))
+    }
+
+    /// Lends the kernel a copy of a part of a frame, which it is to send: the number of the buffer
+    /// that holds it from its start on. `None`: no buffer is free.
+    pub(crate) fn lend_part(&mut self, frame: &Frame, part: Range<usize>) -> Option<u32> {
+        assert!(part.end <= frame.len() && part.len() <= self.buffer, "a part in one buffer");
+        let from = self.start(frame) + part.start;
+        let index = self.free.pop()?;
+        self.region.copy(from, index as usize * self.buffer, part.len());
+        Some(index)
     }
 
     /// The `count` bytes before the frame, in the same buffer: metadata that the kernel may have

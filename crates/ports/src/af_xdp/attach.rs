@@ -1,10 +1,12 @@
 //! What opening an interface takes: checks, the program, and a socket for each queue.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::hook::Hook;
-use super::options::{AfXdpOptions, FRAME_OVERHEAD};
+use super::hook::{Hook, Site};
+use super::options::AfXdpOptions;
+use super::pieces;
 use super::queue::Queue;
 use super::shared::{Sockets, XdpPart};
 use super::socket::{Patience, XdpSocket};
@@ -13,9 +15,6 @@ use crate::ethtool::queues;
 use crate::interface::{Control, Interface};
 use crate::pool::Umem;
 use crate::sys::{Poller, limit_of_locked_memory, may_lock_beyond_limit};
-
-/// What the kernel keeps free before a frame that it receives, bytes of each buffer.
-const KERNEL_HEADROOM: usize = 256;
 
 /// What a port has of an interface.
 pub(super) struct Attached {
@@ -67,13 +66,15 @@ impl Wanted<'_> {
         // Asked first: without such sockets there is no map for them either, and that would be a
         // stranger message.
         XdpSocket::create(name)?;
-        let longest = umem.buffer() - KERNEL_HEADROOM;
-        if interface.mtu as usize + FRAME_OVERHEAD > longest {
-            return Err(PortError::MtuTooLong {
-                interface: name.to_owned(),
-                mtu: interface.mtu,
-                longest: (longest - FRAME_OVERHEAD) as u32,
-            });
+        let longest = |pieces| pieces::longest_mtu(umem.buffer(), pieces);
+        let too_long = |refused: Option<io::Error>| PortError::MtuTooLong {
+            interface: name.to_owned(),
+            mtu: interface.mtu,
+            longest: longest(refused.is_none()),
+            refused,
+        };
+        if interface.mtu > longest(true) {
+            return Err(too_long(None));
         }
         let has = queues(control, name)?;
         if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
@@ -93,18 +94,28 @@ impl Wanted<'_> {
                     part.check(name, has)?;
                     lockable(name, umem, has.receive)?;
                 }
-                let workers = part.map_or(1, |part| part.workers);
-                let (hook, sockets) =
-                    Hook::attach(name, interface, has.receive, workers, local, options, patience)?;
+                let (queues, workers) = (has.receive, part.map_or(1, |part| part.workers));
+                let site =
+                    Site { interface, queues, workers, pieces: interface.mtu > longest(false) };
+                let (hook, sockets) = Hook::attach(name, &site, local, options, patience)?;
                 (Some(hook), Arc::new(sockets))
             }
         };
         let numbers = numbers(part, sockets.queues);
         let ring = options.ring_of(numbers.len());
+        let fits = || {
+            let pieces = pieces::of_frame(interface.mtu, umem.buffer());
+            pieces <= pieces::most_without_copy(interface.index)
+        };
+        let how = (sockets.native && (!sockets.pieces || fits()), sockets.pieces);
         let mut queues = Vec::with_capacity(numbers.len());
         for number in numbers {
             let at = (interface.index, number);
-            let socket = XdpSocket::open(umem, name, at, ring, sockets.native, patience)?;
+            let socket = XdpSocket::open(umem, name, at, ring, how, patience);
+            let socket = socket.map_err(|error| match error {
+                PortError::Unsupported { source, .. } if how.1 => too_long(Some(source)),
+                error => error,
+            })?;
             let mut queue = Queue::new(socket, umem.buffers());
             if options.busy_poll {
                 queue.socket.prefer_busy_poll(name, true)?;

@@ -7,7 +7,7 @@ use super::options::AfXdpOptions;
 use super::program;
 use super::shared::Sockets;
 use super::socket::{Patience, patiently};
-use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
+use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind, XDP_HAS_FRAGS};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
 use crate::interface::Interface;
@@ -16,6 +16,9 @@ use crate::parcel::Parcel;
 /// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE`.
 const NATIVE: u32 = 4;
 const GENERIC: u32 = 2;
+/// In a parcel: how the program is attached, and whether frames come in pieces.
+const NATIVELY: u64 = 1;
+const IN_PIECES: u64 = 2;
 
 /// The program at work, and what it looks into. Dropping it gives the kernel all frames again.
 #[derive(Debug)]
@@ -25,19 +28,28 @@ pub(super) struct Hook {
     pub(super) local: LocalAddresses,
 }
 
+/// What a program is for.
+pub(super) struct Site<'a> {
+    pub(super) interface: &'a Interface,
+    /// Receive queues, and among how many workers they are divided.
+    pub(super) queues: u32,
+    pub(super) workers: u32,
+    /// Frames are longer than a buffer.
+    pub(super) pieces: bool,
+}
+
 impl Hook {
     /// Runs the program in the driver if that can, else behind it.
     pub(super) fn attach(
         name: &str,
-        interface: &Interface,
-        queues: u32,
-        workers: u32,
+        site: &Site<'_>,
         local: &[IpAddr],
         options: &AfXdpOptions,
         patience: Patience,
     ) -> Result<(Self, Sockets), PortError> {
+        let &Site { interface, queues, pieces, .. } = site;
         let sockets = Map::create(MapKind::XskMap, 4, 4, queues, 0)?;
-        let (program, station, local) = load(interface, &sockets, workers, local, options)?;
+        let (program, station, local) = load(site, &sockets, local, options)?;
         let taken =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
         let (link, native) = match patiently(patience.for_a_program(), || {
@@ -52,7 +64,7 @@ impl Hook {
                 Err(error) => return Err(refused(name, "at all", error)),
             },
         };
-        let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native };
+        let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native, pieces };
         Ok((Self { link, station, local }, sockets))
     }
 
@@ -65,11 +77,13 @@ impl Hook {
         options: &AfXdpOptions,
         parcel: &mut Parcel,
     ) -> Result<(Self, Sockets), PortError> {
-        let (queues, native) = (parcel.take()? as u32, parcel.take()? != 0);
+        let (queues, how) = (parcel.take()? as u32, parcel.take()?);
+        let (native, pieces) = (how & NATIVELY != 0, how & IN_PIECES != 0);
         let map = Map::adopt(4, 4, parcel)?;
-        let (program, station, local) = load(interface, &map, workers, local, options)?;
+        let site = Site { interface, queues, workers, pieces };
+        let (program, station, local) = load(&site, &map, local, options)?;
         let link = Link::adopt_for(parcel, &program)?;
-        let sockets = Sockets { map, ifindex: interface.index, queues, native };
+        let sockets = Sockets { map, ifindex: interface.index, queues, native, pieces };
         Ok((Self { link, station, local }, sockets))
     }
 
@@ -77,7 +91,8 @@ impl Hook {
     /// detach the program.
     pub(super) fn pass_on(&self, sockets: &Sockets, parcel: &mut Parcel) -> Result<(), PortError> {
         parcel.put(sockets.queues.into());
-        parcel.put(sockets.native.into());
+        let native = if sockets.native { NATIVELY } else { 0 };
+        parcel.put(native | if sockets.pieces { IN_PIECES } else { 0 });
         sockets.map.pass_on(parcel)?;
         self.link.pass_on(parcel)
     }
@@ -90,21 +105,22 @@ impl Hook {
 
 /// The program, and the maps that it looks into.
 fn load(
-    interface: &Interface,
+    site: &Site<'_>,
     sockets: &Map,
-    workers: u32,
     local: &[IpAddr],
     options: &AfXdpOptions,
 ) -> Result<(Program, Map, LocalAddresses), PortError> {
     let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
-    set_station(&station, interface.mac)?;
+    set_station(&station, site.interface.mac)?;
     let local = LocalAddresses::create(local)?;
     let sampled = options.stamp_every > 1;
     let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
     let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
-    let alive = options.heart.as_deref().map(|heart| (heart, workers));
+    let alive = options.heart.as_deref().map(|heart| (heart, site.workers));
     let code = program::assemble(&station, local.map(), sockets, stamped, alive, options.own);
-    let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
+    // Some drivers have another way for frames with this: only where it is needed.
+    let flags = if site.pieces { XDP_HAS_FRAGS } else { 0 };
+    let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, flags)?;
     Ok((program, station, local))
 }
 

@@ -17,6 +17,7 @@
 //!   queue by queue (`queue.rs`);
 //! - several receive queues: a socket for each, all in one port, or divided among the ports of
 //!   several workers (`shared.rs`);
+//! - frames longer than a buffer (`pieces.rs`);
 //! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it
 //!   again by name.
 //!
@@ -29,6 +30,7 @@ mod bursts;
 mod checksum;
 mod hook;
 mod options;
+mod pieces;
 mod program;
 mod queue;
 mod ring;
@@ -79,6 +81,8 @@ pub struct AfXdpPort {
     /// Among several workers.
     part: Option<XdpPart>,
     queues: Vec<Queue>,
+    /// Frames may be longer than a buffer.
+    pieces: bool,
     /// Which of them is asked first by the next burst.
     first: usize,
     /// Slots of each ring.
@@ -197,6 +201,7 @@ impl AfXdpPort {
             state: state_of(&interface),
             looked: Nanos::ZERO,
             hook,
+            pieces: sockets.pieces,
             sockets,
             part,
             queues,
@@ -293,6 +298,7 @@ impl AfXdpPort {
     pub fn mode(&self) -> XdpMode {
         XdpMode {
             native: self.sockets.native,
+            pieces: self.pieces,
             zero_copy: self.queues.iter().all(|queue| queue.socket.zero_copy),
             polls: self.options.busy_poll.then(|| self.knows_napi()),
             queues: self.queues.len() as u32,
@@ -354,6 +360,29 @@ impl AfXdpPort {
         self.lost_before + self.queues.iter().map(|queue| queue.socket.lost()).sum::<u64>()
     }
 
+    /// Whether frames are longer than a buffer by now, which they were not before.
+    fn is_outgrown(&self) -> bool {
+        !self.pieces && self.interface.mtu > pieces::longest_mtu(self.umem.buffer(), false)
+    }
+
+    /// Gives the kernel the interface back. The pool gets the buffers that it had with the next
+    /// burst.
+    fn give_up(&mut self) {
+        self.stop_receiving();
+        if self.unsent {
+            self.kick();
+        }
+        self.lost_before = self.lost();
+        if let Some(part) = self.part.as_ref().filter(|part| part.leads()) {
+            part.common.put(None);
+        }
+        (self.hook, self.joined) = (None, None);
+        for old in std::mem::take(&mut self.queues) {
+            self.orphan(old);
+        }
+        (self.unsent, self.state) = (false, PortState::Gone);
+    }
+
     /// Closes the socket of a queue. The kernel has none of its buffers any more then.
     fn orphan(&mut self, old: Queue) {
         self.orphans.extend(old.close());
@@ -396,7 +425,11 @@ impl Port for AfXdpPort {
         out: &mut Vec<RxFrame>,
         max: usize,
     ) -> usize {
-        self.receive(pool, now, out, max)
+        if self.pieces {
+            self.receive::<true>(pool, now, out, max)
+        } else {
+            self.receive::<false>(pool, now, out, max)
+        }
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
@@ -473,30 +506,22 @@ impl Port for AfXdpPort {
     }
 
     fn close(&mut self, pool: &mut FramePool) {
-        self.stop_receiving();
-        if self.unsent {
-            self.kick();
-        }
-        self.lost_before = self.lost();
-        if let Some(part) = self.part.as_ref().filter(|part| part.leads()) {
-            part.common.put(None);
-        }
-        (self.hook, self.joined) = (None, None);
-        for old in std::mem::take(&mut self.queues) {
-            self.orphan(old);
-        }
+        self.give_up();
         for index in self.orphans.drain(..) {
             pool.returned(index);
         }
-        (self.unsent, self.state) = (false, PortState::Gone);
     }
 
     fn reopen(&mut self) -> Result<bool, PortError> {
-        self.stopped = false;
         for queue in &self.queues {
             take_error(queue.socket.fd().as_fd());
         }
         self.look();
+        if self.state != PortState::Gone && self.is_outgrown() {
+            // Its sockets and its program are for short frames for good.
+            self.give_up();
+        }
+        self.stopped = false;
         if self.state != PortState::Gone {
             return Ok(false);
         }
@@ -504,9 +529,11 @@ impl Port for AfXdpPort {
         let found = control.interface(&self.name)?;
         let part = self.part.as_ref();
         if let Some(part) = part.filter(|part| !part.leads())
-            && part.common.get().is_some_and(|common| Arc::ptr_eq(&common, &self.sockets))
+            && part.common.get().is_some_and(|common| {
+                Arc::ptr_eq(&common, &self.sockets) && common.pieces == self.pieces
+            })
         {
-            // The first worker has yet to see that the interface is a new one.
+            // The first worker has yet to see that the interface is a new one, or has another MTU.
             return Err(PortError::NotAttached(self.name.clone()));
         }
         let Attached { hook, sockets, queues, ring, joined } = Wanted {
@@ -522,6 +549,7 @@ impl Port for AfXdpPort {
         .attach()?;
         self.lost_before = self.lost();
         self.hook = hook;
+        self.pieces = sockets.pieces;
         self.sockets = sockets;
         self.ring = ring;
         self.joined = joined;

@@ -112,6 +112,8 @@ pub struct XdpMode {
     pub native: bool,
     /// The driver reads and writes the buffers itself; else the kernel copies each frame once.
     pub zero_copy: bool,
+    /// Frames longer than a buffer come and go in pieces.
+    pub pieces: bool,
     /// Whether the port's calls do the driver's work, or would, if the kernel knew by which
     /// instance of NAPI the frames of this driver come; `None`: they are not
     /// [to](AfXdpOptions::busy_poll).
@@ -131,7 +133,8 @@ impl std::fmt::Display for XdpMode {
             Some(true) => ", busy polling",
             Some(false) => ", no busy polling (no NAPI instance known)",
         };
-        write!(f, "AF_XDP, {hook}, {copy}{poll}, {}", self.queues)?;
+        let pieces = if self.pieces { ", long frames in pieces" } else { "" };
+        write!(f, "AF_XDP, {hook}, {copy}{poll}{pieces}, {}", self.queues)?;
         if self.queues < self.of {
             write!(f, " of {}", self.of)?;
         }

@@ -27,6 +27,8 @@ pub(super) struct Queue {
     /// 6.14), from the first frame on (before 6.13), or never, if the driver does not say it.
     /// `None`: it may yet. Interrupts bring frames unless it is `Some(true)`.
     pub(super) napi: Option<bool>,
+    /// What comes up to the end of a frame belongs to one that the ring could not hold.
+    pub(super) endless: bool,
 }
 
 impl Queue {
@@ -41,6 +43,7 @@ impl Queue {
             since: Nanos::ZERO,
             seated: false,
             napi: Some(false),
+            endless: false,
         }
     }
 
@@ -58,7 +61,8 @@ impl Queue {
             return Err(PortError::NotPassed("it has other buffers"));
         }
         let lent = (0..words).map(|_| parcel.take()).collect::<Result<_, _>>()?;
-        Ok(Self { socket, lent, filled, sending, since, seated, napi: Some(false) })
+        let napi = Some(false);
+        Ok(Self { socket, lent, filled, sending, since, seated, napi, endless: false })
     }
 
     pub(super) fn pass_on(&self, parcel: &mut Parcel) -> Result<(), PortError> {

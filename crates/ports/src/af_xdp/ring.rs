@@ -243,6 +243,41 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
+    /// The entry so many behind the next one, if it is there.
+    pub(super) fn peek(&mut self, behind: u32) -> Option<T> {
+        let ring = &mut self.0;
+        if ring.head.wrapping_sub(ring.tail) <= behind {
+            ring.head = ring.word(ring.producer).load(Ordering::Acquire);
+            if ring.head.wrapping_sub(ring.tail) <= behind {
+                return None;
+            }
+        }
+        // SAFETY: as in `next`: the entry was written before the producer word, and is not released
+        // yet.
+        Some(unsafe { ring.slot(ring.tail.wrapping_add(behind)).read() })
+    }
+
+    /// Has the entry that [`Consumer::next`] gave be the next one again. It has not been released.
+    pub(super) const fn put_back(&mut self) {
+        self.0.tail = self.0.tail.wrapping_sub(1);
+    }
+
+    /// Writes entries as the kernel would.
+    #[cfg(test)]
+    pub(super) fn write(&self, entries: &[T]) {
+        let word = self.0.word(self.0.producer);
+        for entry in entries {
+            let head = word.load(Ordering::Relaxed);
+            // SAFETY: the slot is in the mapping, and nobody reads it before the word says so.
+            unsafe { self.0.slot(head).write(*entry) };
+            word.store(head.wrapping_add(1), Ordering::Release);
+        }
+    }
+
+    pub(super) const fn size(&self) -> u32 {
+        self.0.size
+    }
+
     /// How many entries wait to be read.
     pub(super) fn waiting(&self) -> u32 {
         let head = self.0.word(self.0.producer).load(Ordering::Relaxed);

@@ -26,6 +26,8 @@ pub(super) struct Sockets {
     pub(super) queues: u32,
     /// The program runs in the driver.
     pub(super) native: bool,
+    /// Frames longer than a buffer come in pieces.
+    pub(super) pieces: bool,
 }
 
 impl Sockets {

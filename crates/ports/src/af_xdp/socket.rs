@@ -71,28 +71,31 @@ pub(super) struct XdpSocket {
 
 impl XdpSocket {
     /// A socket of `ring` slots per ring for a queue of an interface, both by their numbers, with
-    /// the buffers of `umem`. `zero_copy`: asked for first.
+    /// the buffers of `umem`. `zero_copy`: asked for first. `pieces`: for frames longer than a
+    /// buffer.
     ///
     /// # Errors
     /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or
-    /// the driver refuses.
+    /// the driver refuses; frames in pieces are refused as [`PortError::Unsupported`].
     pub(super) fn open(
         umem: &Umem,
         name: &str,
         at: (u32, u32),
         ring: u32,
-        zero_copy: bool,
+        (zero_copy, pieces): (bool, bool),
         patience: Patience,
     ) -> Result<Self, PortError> {
+        let more =
+            if pieces { SocketAddrXdpFlags::XDP_USE_SG } else { SocketAddrXdpFlags::empty() };
         if zero_copy {
             // A bind that was refused leaves the socket half made: each attempt has its own.
-            let mode = SocketAddrXdpFlags::XDP_ZEROCOPY;
+            let mode = SocketAddrXdpFlags::XDP_ZEROCOPY | more;
             match Self::attempt(umem, name, at, ring, mode, patience) {
                 Err(PortError::Unsupported { .. } | PortError::Io { .. }) => {}
                 other => return other,
             }
         }
-        Self::attempt(umem, name, at, ring, SocketAddrXdpFlags::XDP_COPY, patience)
+        Self::attempt(umem, name, at, ring, SocketAddrXdpFlags::XDP_COPY | more, patience)
     }
 
     /// The socket of another process, bound as it is, with its rings of `ring` slots.
@@ -167,6 +170,10 @@ impl XdpSocket {
         let bound = patiently(patience.for_a_queue(), || Ok(net::bind(&fd, &address)?));
         bound.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
+            // The answer to a flag that it does not know.
+            Some(libc::EINVAL) if mode.contains(SocketAddrXdpFlags::XDP_USE_SG) => {
+                PortError::Unsupported { what: "frames in pieces".to_owned(), source: error }
+            }
             _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),
         })?;
         // Older kernels send 32 frames per call; that works too.
@@ -176,7 +183,7 @@ impl XdpSocket {
             completion,
             rx,
             tx,
-            zero_copy: mode == SocketAddrXdpFlags::XDP_ZEROCOPY,
+            zero_copy: mode.contains(SocketAddrXdpFlags::XDP_ZEROCOPY),
             fd,
         })
     }

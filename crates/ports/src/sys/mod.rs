@@ -26,7 +26,7 @@ pub use process::{
     set_timer_slack, thread_switches,
 };
 pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
-pub use refuse::{AF_XDP, refuse_sockets};
+pub use refuse::{AF_XDP, refuse_binds, refuse_sockets};
 pub use signals::{Signal, Signals, hear_signals};
 pub(crate) use stamps::{DayClock, Stamps};
 pub use tcp::TcpInfo;

@@ -2,6 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod af_xdp_pieces;
 mod bridge;
 mod busy_poll;
 mod common;
