@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use evenkeel_netns::testing::{TestNet, available, eventually, eventually_some, has_tool, text};
 use evenkeel_ports::FramePool;
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
-use evenkeel_ports::sys::{AF_XDP, in_netns, refuse_sockets};
+use evenkeel_ports::sys::{AF_XDP, in_netns, refuse_binds, refuse_sockets};
 use serde_json::Value;
 
 /// How the command is started.
@@ -21,6 +21,8 @@ enum Start {
     WithLittleMemory(u64),
     /// As by a kernel that has no AF_XDP.
     WithoutXdpSockets,
+    /// As by a kernel that has frames in one piece only.
+    WithoutPieces,
 }
 
 /// Hosts `a` and `b` with router `r` between them, which forwards.
@@ -93,7 +95,9 @@ impl Bed {
         std::fs::write(self.path("router.toml"), config).unwrap();
         let evenkeel = env!("CARGO_BIN_EXE_evenkeel");
         let mut command = match self.start {
-            Start::Plainly | Start::WithoutXdpSockets => Command::new(evenkeel),
+            Start::Plainly | Start::WithoutXdpSockets | Start::WithoutPieces => {
+                Command::new(evenkeel)
+            }
             Start::WithLittleMemory(mebibytes) => {
                 let mut command = Command::new("setpriv");
                 command.args(["--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock"]);
@@ -106,11 +110,14 @@ impl Bed {
         command.args(["--runtime-dir", &self.path("run"), "--netns", &self.net.name("r")]);
         let said = self.folder.path().join(format!("{io}.log"));
         command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
-        let filtered = matches!(self.start, Start::WithoutXdpSockets);
+        let start = self.start;
         let spawned = std::thread::scope(|scope| {
-            let spawn = scope.spawn(|| {
-                if filtered {
-                    refuse_sockets(AF_XDP)?;
+            let spawn = scope.spawn(move || {
+                match start {
+                    Start::WithoutXdpSockets => refuse_sockets(AF_XDP)?,
+                    // So long is the address of such a socket, and no other one here.
+                    Start::WithoutPieces => refuse_binds(16)?,
+                    Start::Plainly | Start::WithLittleMemory(_) => {}
                 }
                 command.spawn()
             });
@@ -232,13 +239,20 @@ fn an_mtu_beyond_a_buffer() {
     bed.net.ip("a", "link set a0 mtu 3000");
     bed.net.ip("r", "link set lan mtu 3000");
     let remedy = "set buffer_size = \"4096B\" under [router]";
-    bed.told_and_got_round(&["MTU of 3000", "up to 1774", remedy, "lower the MTU"]);
-    // What it says helps.
-    bed.section = "buffer_size = \"4096B\"";
-    let run = bed.run("af-xdp");
-    assert!(bed.io().iter().all(|io| io.starts_with("AF_XDP")), "{}", run.said());
-    bed.ping();
-    bed.stop(run);
+    bed.start = Start::WithoutPieces;
+    bed.told_and_got_round(&["MTU of 3000", "up to 1774", "Linux 6.6", remedy, "lower the MTU"]);
+    bed.start = Start::Plainly;
+    // What it says helps, and a kernel that has pieces needs neither.
+    for (section, in_pieces) in [("buffer_size = \"4096B\"", false), ("", true)] {
+        bed.section = section;
+        let run = bed.run("af-xdp");
+        let [lan, wan] = bed.io();
+        assert!(lan.starts_with("AF_XDP") && wan.starts_with("AF_XDP"), "{}", run.said());
+        assert_eq!(lan.contains("long frames in pieces"), in_pieces, "{lan}");
+        assert!(!wan.contains("long frames in pieces"), "{wan}");
+        bed.ping();
+        bed.stop(run);
+    }
 }
 
 #[test]

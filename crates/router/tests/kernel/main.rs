@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod elsewhere;
 mod frr;
 mod harm;
+mod jumbo;
 mod rules;
 mod soak;
 mod supers;

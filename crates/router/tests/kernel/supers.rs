@@ -9,7 +9,7 @@ use evenkeel_router::{Handle, Options, Router, Snapshot};
 use super::common::assert_conserved;
 
 /// Hosts `a` and `b`, each behind an interface of `r`; every offload as the kernel has it.
-fn net(mtu: u32) -> TestNet {
+pub(super) fn net(mtu: u32) -> TestNet {
     let net = TestNet::new(&["a", "r", "b"]);
     for (host, far, near, at) in [("a", "a0", "lan", 1), ("b", "b0", "wan", 2)] {
         net.wire((host, far), ("r", near));
@@ -27,7 +27,7 @@ fn net(mtu: u32) -> TestNet {
     net
 }
 
-fn start(net: &TestNet, runtime: &tempfile::TempDir, text: &str) -> Handle {
+pub(super) fn start(net: &TestNet, runtime: &tempfile::TempDir, text: &str) -> Handle {
     let ports = "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\n\
                  interface = \"wan\"\n";
     let config = RouterConfig::parse(&format!("{text}\n{ports}"), "test.toml").unwrap();
@@ -41,7 +41,7 @@ fn start(net: &TestNet, runtime: &tempfile::TempDir, text: &str) -> Handle {
 }
 
 /// What arrived in a second, Mbit/s.
-fn tcp(net: &TestNet, to: &str) -> f64 {
+pub(super) fn tcp(net: &TestNet, to: &str) -> f64 {
     let server = net.start("b", "iperf3 -s -1");
     std::thread::sleep(Duration::from_millis(300));
     let told = net.output("a", &format!("iperf3 -c {to} -t 1 -f m"));
@@ -56,7 +56,7 @@ fn features(net: &TestNet) -> String {
 }
 
 /// When nothing waits any more.
-fn settled(router: &Handle) -> Snapshot {
+pub(super) fn settled(router: &Handle) -> Snapshot {
     eventually_some("empty queues", || {
         let snapshot = router.snapshot().unwrap();
         let empty = snapshot.links.iter().all(|link| link.queued + link.in_ring == 0);
