@@ -66,7 +66,7 @@ impl PortState {
 /// What waits in the receive queues of a port.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RxWaiting {
-    /// Frames, in all of them.
+    /// Frames, in all of them; of frames that come in pieces, the pieces.
     pub frames: u32,
     /// Frames that would wait if all were as full as the fullest: where frames are lost, it is
     /// there.

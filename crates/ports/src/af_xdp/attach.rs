@@ -104,7 +104,7 @@ impl Wanted<'_> {
         let numbers = numbers(part, sockets.queues);
         let ring = options.ring_of(numbers.len());
         let fits = || {
-            let pieces = pieces::of_frame(interface.mtu, umem.buffer());
+            let pieces = pieces::buffers_of(interface.mtu, umem.buffer());
             pieces <= pieces::most_without_copy(interface.index)
         };
         let how = (sockets.native && (!sockets.pieces || fits()), sockets.pieces);

@@ -54,6 +54,7 @@ use crate::sys::{Poller, take_error};
 use attach::{Attached, Wanted, numbers};
 use hook::Hook;
 pub use options::{AfXdpOptions, OwnFrames, XdpMode};
+pub use pieces::{buffers_of, longest_mtu};
 use queue::Queue;
 use shared::Sockets;
 pub use shared::{XdpCommon, XdpPart};
@@ -360,9 +361,9 @@ impl AfXdpPort {
         self.lost_before + self.queues.iter().map(|queue| queue.socket.lost()).sum::<u64>()
     }
 
-    /// Whether frames are longer than a buffer by now, which they were not before.
+    /// Whether frames are longer by now than the buffers that each may have.
     fn is_outgrown(&self) -> bool {
-        !self.pieces && self.interface.mtu > pieces::longest_mtu(self.umem.buffer(), false)
+        self.interface.mtu > longest_mtu(self.umem.buffer(), self.pieces)
     }
 
     /// Gives the kernel the interface back. The pool gets the buffers that it had with the next
@@ -518,7 +519,7 @@ impl Port for AfXdpPort {
         }
         self.look();
         if self.state != PortState::Gone && self.is_outgrown() {
-            // Its sockets and its program are for short frames for good.
+            // Its sockets and its program are for shorter frames for good.
             self.give_up();
         }
         self.stopped = false;

@@ -25,8 +25,10 @@ const IFINDEX: u16 = 1;
 /// No interface has a longer MTU.
 const LONGEST_MTU: usize = 65_535;
 
-/// The longest MTU with buffers of so many bytes where a frame has one, or several.
-pub(super) fn longest_mtu(buffer: usize, in_pieces: bool) -> u32 {
+/// The longest MTU with buffers of so many bytes, 2048 or 4096: where a frame has to fit one, or
+/// may have several (Linux 6.6, and a driver that does it).
+#[must_use]
+pub fn longest_mtu(buffer: usize, in_pieces: bool) -> u32 {
     let frame = if in_pieces { MOST * buffer } else { buffer - KERNEL_HEADROOM };
     (frame - FRAME_OVERHEAD).min(LONGEST_MTU) as u32
 }
@@ -38,8 +40,9 @@ pub(super) fn most_without_copy(ifindex: u32) -> usize {
     of_device(ifindex, MOST_SEGMENTS).unwrap_or(0) as usize
 }
 
-/// How many buffers the longest frame of an MTU takes.
-pub(super) const fn of_frame(mtu: u32, buffer: usize) -> usize {
+/// In how many buffers of so many bytes the longest frame of an MTU is sent.
+#[must_use]
+pub const fn buffers_of(mtu: u32, buffer: usize) -> usize {
     (mtu as usize + FRAME_OVERHEAD).div_ceil(buffer)
 }
 
@@ -323,6 +326,9 @@ mod tests {
         let ask = || (of_device(index, IFINDEX), most_without_copy(index));
         let (number, most) = in_netns(&fed.net.name("b"), ask).unwrap();
         assert_eq!((number, most), (Some(index), 0), "veth sends none without a copy");
-        assert_eq!((of_frame(MTU, 2048), of_frame(MTU, 4096), of_frame(4078, 2048)), (5, 3, 2));
+        assert_eq!(
+            (buffers_of(MTU, 2048), buffers_of(MTU, 4096), buffers_of(4078, 2048)),
+            (5, 3, 2)
+        );
     }
 }

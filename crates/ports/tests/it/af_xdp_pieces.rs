@@ -374,6 +374,39 @@ fn a_port_whose_frames_fit_a_buffer_asks_for_no_pieces() {
     assert!(!inside(&p.net, "b", || p.near.reopen()).unwrap(), "once is enough");
 }
 
+/// What the interface has for longer frames is told by netlink, later.
+#[test]
+fn a_frame_of_more_buffers_than_a_port_may_take_yet_is_refused() {
+    if !available("an MTU that has just grown") {
+        return;
+    }
+    for (mtu, grown, fits) in [(1_500, 9_000, 2_048), (9_000, 40_000, 17 * 2_048)] {
+        let net = wire(mtu);
+        // A port looks at a link that is down.
+        net.ip("b", "link set vb down");
+        let mut pool = FramePool::new(1024);
+        let mut near =
+            inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap();
+        net.ip("b", &format!("link set vb mtu {grown}"));
+        eventually("the port looks", || {
+            near.rx_burst(&mut pool, monotonic_now(), &mut Vec::new(), 1);
+            (near.mtu() == grown).then_some(())
+        });
+        net.ip("b", "link set vb up");
+        let mut frames: VecDeque<Frame> =
+            [fits, fits + 1].iter().map(|len| pool.alloc_for(*len).unwrap()).collect();
+        assert_eq!(near.tx_burst(&mut pool, &mut frames), 2);
+        let counters = near.counters();
+        assert_eq!((counters.tx_frames, counters.dropped_for(Reason::PortRefused)), (1, 1));
+        near.close(&mut pool);
+        assert_eq!((pool.in_use(), pool.super_frames()), (0, 0));
+        if grown == 40_000 {
+            let error = inside(&net, "b", || near.reopen()).unwrap_err();
+            assert!(matches!(error, PortError::MtuTooLong { mtu: 40_000, .. }), "{error}");
+        }
+    }
+}
+
 #[test]
 fn an_interface_that_comes_back_has_its_pieces_again_and_all_buffers_return() {
     if !available("an interface with pieces that comes back") {
@@ -447,6 +480,12 @@ fn each_of_several_workers_has_frames_in_pieces() {
     if !available("workers with pieces") {
         return;
     }
+    for second_looks_first in [true, false] {
+        workers_grow(second_looks_first);
+    }
+}
+
+fn workers_grow(second_looks_first: bool) {
     let net = TestNet::new(&["a", "b", "elsewhere"]);
     net.wire_of_queues(("a", "va"), ("b", "vb"), 2);
     net.hush("a", "va");
@@ -462,17 +501,35 @@ fn each_of_several_workers_has_frames_in_pieces() {
         })
         .collect();
     assert!(ports.iter().all(|port| !port.mode().pieces));
-    net.ip("b", "link set vb mtu 9000");
-    // Whoever looks first, the second one waits for the program of the first.
-    let error = inside(&net, "b", || ports[1].reopen()).unwrap_err();
-    assert!(matches!(error, PortError::NotAttached(_)), "{error}");
-    for port in &mut ports {
-        eventually("opening anew", || inside(&net, "b", || port.reopen()).ok().filter(|new| *new));
+    let look = |port: &mut AfXdpPort| inside(&net, "b", || port.reopen());
+    let anew = |port: &mut AfXdpPort| {
+        eventually("opening anew", || look(port).ok().filter(|new| *new));
         assert!(port.mode().pieces);
+    };
+    net.ip("b", "link set vb mtu 9000");
+    if second_looks_first {
+        let error = look(&mut ports[1]).unwrap_err();
+        assert!(matches!(error, PortError::NotAttached(_)), "{error}");
+        anew(&mut ports[0]);
+    } else {
+        // It sees the program of the first one, and that its own frames are short again.
+        anew(&mut ports[0]);
+        net.ip("b", "link set vb mtu 1500");
+        assert!(!look(&mut ports[1]).unwrap() && !ports[1].mode().pieces);
+        net.ip("b", "link set vb mtu 9000");
     }
-    assert!(ports.iter_mut().all(|port| inside(&net, "b", || port.reopen()).is_ok_and(|new| !new)));
+    anew(&mut ports[1]);
+    assert!(ports.iter_mut().all(|port| look(port).is_ok_and(|new| !new)));
     net.ip("a", "link set va mtu 9000");
-    let mut far = far(&net);
+    pass_by_both(&net, &mut ports, &mut pools);
+    for (port, pool) in ports.iter_mut().zip(&mut pools) {
+        port.close(pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+fn pass_by_both(net: &TestNet, ports: &mut [AfXdpPort], pools: &mut [FramePool]) {
+    let mut far = far(net);
     let mut far_pool = FramePool::for_frames_of(64, LONGEST);
     let mac = ports[0].mac();
     // Another flow, which another queue may carry.
@@ -487,7 +544,7 @@ fn each_of_several_workers_has_frames_in_pieces() {
             let frame = far_pool.alloc_from(&of_flow(flow)).unwrap();
             far.tx_burst(&mut far_pool, &mut VecDeque::from([frame]));
         }
-        for (at, (port, pool)) in ports.iter_mut().zip(&mut pools).enumerate() {
+        for (at, (port, pool)) in ports.iter_mut().zip(&mut *pools).enumerate() {
             let mut out = Vec::new();
             came[at] += port.rx_burst(pool, monotonic_now(), &mut out, 32);
             let mut back: VecDeque<_> = out.into_iter().map(|rx| rx.frame).collect();
@@ -504,10 +561,6 @@ fn each_of_several_workers_has_frames_in_pieces() {
         }
         came.iter().all(|frames| *frames > 0).then_some(())
     });
-    for (port, pool) in ports.iter_mut().zip(&mut pools) {
-        port.close(pool);
-        assert_eq!(pool.in_use(), 0);
-    }
 }
 
 /// Behind the driver the kernel may have put the frame together itself.
