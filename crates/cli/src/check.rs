@@ -2,6 +2,7 @@
 
 mod fairdrop;
 mod meaning;
+mod mtu;
 mod queues;
 mod rules;
 
@@ -195,6 +196,7 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .flat_map(of_link)
         .chain(lists(config))
         .chain(too_large(config))
+        .chain(mtu::advice(config))
         .chain(queues::advice(config))
         .chain(rules::advice(config))
         .chain(fairdrop::advice(config))

@@ -78,6 +78,8 @@ pub struct Nic {
     pub name: String,
     /// What its driver and the kernel say of it; or why they do not.
     pub survey: Survey,
+    /// The longest IP packet, bytes.
+    pub mtu: Option<u32>,
     /// `up`, `down`, `unknown`.
     pub state: Option<String>,
     /// Bits per second of the wire.
@@ -159,6 +161,7 @@ impl Nic {
         let speed = files.number::<i64>(&at("speed")).filter(|megabits| *megabits > 0);
         Self {
             name: name.to_owned(),
+            mtu: files.number(&at("mtu")),
             state: files.text(&at("operstate")),
             speed: speed.map(|megabits| megabits.unsigned_abs() * 1_000_000),
             duplex: files.text(&at("duplex")).filter(|text| text != "unknown"),
@@ -311,6 +314,7 @@ mod tests {
         let root = tree(&[
             ("/sys/class/net/eth0/operstate", "up\n"),
             ("/sys/class/net/eth0/speed", "1000\n"),
+            ("/sys/class/net/eth0/mtu", "9000\n"),
             ("/sys/class/net/eth0/duplex", "full\n"),
             ("/sys/class/net/eth0/queues/tx-0/byte_queue_limits/limit", "30280\n"),
             ("/sys/class/net/eth0/queues/tx-1/byte_queue_limits/limit", "0\n"),
@@ -324,7 +328,7 @@ mod tests {
         let nic = Nic::look(&files, "eth0");
         assert_eq!(nic.speed, Some(1_000_000_000));
         assert_eq!(nic.bytes_below, [30_280]);
-        assert_eq!(nic.spread, 1);
+        assert_eq!((nic.spread, nic.mtu), (1, Some(9_000)));
         assert_eq!(nic.interrupts, [Interrupt { number: 31, to: Some("0".to_owned()) }]);
         assert_eq!(usual_interfaces(&files), ["eth0"]);
         let nothing = Machine::look(&Files::below("/no/such/folder"));

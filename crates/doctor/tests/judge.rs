@@ -145,6 +145,22 @@ fn what_keeps_a_wire_from_being_shaped_is_found() {
 }
 
 #[test]
+fn an_mtu_that_af_xdp_lacks_is_found() {
+    let at = |kernel, mtu| {
+        let mut facts = facts();
+        facts.machine.kernel = Some(kernel);
+        facts.nics[0].mtu = Some(mtu);
+        facts
+    };
+    let found = |facts| found(&facts, &second(), &line(), "MTU");
+    let remedy = ["1774", "3822", "newer kernel", "packet sockets"];
+    says(found(at((6, 5), 1_775)), Level::Mind, &remedy);
+    assert_eq!(found(at((6, 6), 9_000)), None);
+    let all = judge(&at((6, 5), 1_774), &second(), &[line()]);
+    assert!(all.iter().all(|finding| finding.topic != "MTU"), "every kernel has those");
+}
+
+#[test]
 fn what_the_machine_does_to_shaping_is_found() {
     says(machine(|m| m.kernel = Some((6, 1)), "kernel"), Level::Mind, &["6.1", "6.6"]);
     says(machine(|m| m.kernel = None, "kernel"), Level::Unseen, &[]);

@@ -253,6 +253,10 @@ fn an_mtu_beyond_a_buffer() {
         bed.ping();
         bed.stop(run);
     }
+    let check = format!("{} check {}", env!("CARGO_BIN_EXE_evenkeel"), bed.path("router.toml"));
+    let told = bed.net.output("r", &check);
+    assert!(told.contains("of an MTU of 3000, take up to 2 buffers each"), "{told}");
+    assert!(!told.contains("advice: port wan"), "{told}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use evenkeel_core::BitRate;
 use evenkeel_core::schedule::wfq_altq::least_queue;
 use evenkeel_core::settings::quantity::rate_text;
+use evenkeel_ports::af_xdp::longest_mtu;
 
 use crate::facts::{Machine, Nic, processors_of};
 use crate::finding::{Finding, Findings};
@@ -11,6 +12,8 @@ use crate::second::Traffic;
 
 /// A full packet on the wire, bytes.
 const PACKET: u64 = 1_538;
+/// From this version of Linux on a frame of AF_XDP may have several buffers.
+const IN_PIECES: (u32, u32) = (6, 6);
 /// Disciplines of the kernel that shape: two shapers in a row hide each other.
 const SHAPERS: [&str; 6] = ["htb", "hfsc", "tbf", "cake", "netem", "cbq"];
 /// Weights to judge by where no configuration says them: 10 to 1.
@@ -26,6 +29,7 @@ pub(super) fn judge(
     wire(nic, line, &mut out);
     below(nic, line, &mut out);
     offloads(nic, &mut out);
+    mtu(nic, machine, &mut out);
     queues(nic, line, &mut out);
     placement(nic, machine, &mut out);
     if let Some(traffic) = traffic {
@@ -156,6 +160,24 @@ fn offloads(nic: &Nic, out: &mut Findings<'_>) {
         out.fine("offloads", "none that merges packets");
     } else {
         out.fine("offloads", format!("{} merge packets: super-frames are cut when due", on.len()));
+    }
+}
+
+/// Whether AF_XDP has frames that are longer than a buffer.
+fn mtu(nic: &Nic, machine: &Machine, out: &mut Findings<'_>) {
+    const SIZES: [usize; 2] = [2_048, 4_096];
+    let [one, large] = SIZES.map(|buffer| longest_mtu(buffer, false));
+    let Some(mtu) = nic.mtu.filter(|mtu| *mtu > one) else { return };
+    match machine.kernel {
+        Some(version) if version < IN_PIECES => out.mind(
+            "MTU",
+            format!(
+                "{mtu}: before Linux 6.6 AF_XDP takes up to {one}, or {large} with buffer_size = \
+                 \"4096B\""
+            ),
+            "a newer kernel, a smaller MTU, or packet sockets, which io = \"auto\" takes then",
+        ),
+        _ => out.fine("MTU", format!("{mtu}: with AF_XDP long frames take several buffers each")),
     }
 }
 
