@@ -75,7 +75,8 @@ settings! {
         /// `auto` takes packet sockets, which carry super-frames, where there is no hardware behind
         /// the interface (veth, tap, bridge, VLAN), else AF_XDP, else packet sockets; it says which
         /// and why. AF_XDP needs a `buffer_size` of 2048 or 4096, of which 256 bytes go to the
-        /// kernel. The simulator has no kernel and takes no notice.
+        /// kernel; from Linux 6.6 on longer frames come and go in several buffers. The simulator
+        /// has no kernel and takes no notice.
         reload io: Io = Io::Auto;
         /// The Unix socket that `evenkeel ctl` talks to.
         fixed control: String = "/run/evenkeel/control.sock".to_owned(), written Kind::Path;
@@ -89,8 +90,8 @@ settings! {
         /// reason `no_buffer`: have more than all queue limits together. If nothing is stated and
         /// links have trees of subscribers, 4,096 more than those may hold, at least 8,192.
         reload buffers: u32 = 8_192, in 256..=MOST_BUFFERS, counting "buffers";
-        /// Length of one buffer, and 128 more than the longest frame that can be received. Memory
-        /// taken: `buffers` times this.
+        /// Length of one buffer, and 128 more than the longest frame that is received into one;
+        /// longer ones take several, and more time. Memory taken: `buffers` times this.
         reload buffer_size: Bytes = Bytes(2_048), in 1_664..=65_536;
         /// Flows whose way is remembered (class, route, neighbour), so that only their first
         /// packets are looked up everywhere; the others are found by a few bytes of their headers.

@@ -63,6 +63,7 @@ reasons! {
     /// The route points back to the port of arrival and the configuration refuses such packets.
     SamePort => "same_port",
     /// The frame is longer than the port's buffers: jumbo, or a super-frame of an offload left on.
+    /// Or it came in pieces and is longer than its interface has frames, because its end was lost.
     FrameTooLong => "frame_too_long",
     /// The time to live or hop limit ran out here.
     TtlExpired => "ttl_expired",
