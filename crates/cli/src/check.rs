@@ -159,7 +159,7 @@ fn advice(config: &RouterConfig) -> Vec<String> {
             _ => return Vec::new(),
         };
         let mut said = Vec::new();
-        let longest = mtu_of(config, &link.port).unwrap_or(USUAL_MTU);
+        let longest = mtu::mtu_of(config, &link.port).unwrap_or(USUAL_MTU);
         let on_wire = longest + ETHERNET_WIRE_OVERHEAD;
         if quantum < on_wire {
             said.push(format!(
@@ -211,13 +211,6 @@ fn lists(config: &RouterConfig) -> Vec<String> {
         odd.collect::<Vec<_>>()
     };
     config.trees.iter().flat_map(of_tree).collect()
-}
-
-/// The MTU of a port's interface, if this machine has it.
-fn mtu_of(config: &RouterConfig, port: &str) -> Option<Bytes> {
-    let interface = &config.ports.iter().find(|own| own.name == port)?.interface;
-    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?;
-    text.trim().parse().ok().map(Bytes)
 }
 
 /// Whether this machine lacks the memory that the file takes.

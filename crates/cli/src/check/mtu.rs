@@ -1,4 +1,4 @@
-//! Advice about the MTU of interfaces that AF_XDP may serve.
+//! The MTU of interfaces, and advice about it where AF_XDP may serve them.
 
 use evenkeel_config::{Attach, Io, RouterConfig};
 use evenkeel_core::Bytes;
@@ -17,10 +17,17 @@ pub(super) fn advice(config: &RouterConfig) -> Vec<String> {
             Io::AfPacket => false,
         };
         let asked = may_be_xdp && port.attach() == Attach::Route;
-        let mtu = asked.then(|| super::mtu_of(config, &port.name)).flatten()?;
+        let mtu = asked.then(|| mtu_of(config, &port.name)).flatten()?;
         of_mtu(&port.name, mtu.0 as u32, config.router.buffer_size)
     };
     config.ports.iter().filter_map(of_port).collect()
+}
+
+/// The MTU of a port's interface, if this machine has it.
+pub(super) fn mtu_of(config: &RouterConfig, port: &str) -> Option<Bytes> {
+    let interface = &config.ports.iter().find(|own| own.name == port)?.interface;
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?;
+    text.trim().parse().ok().map(Bytes)
 }
 
 /// What is to be said of an MTU with buffers of a size.
