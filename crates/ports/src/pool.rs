@@ -544,12 +544,14 @@ impl FramePool {
 
     /// The `count` bytes before the frame, in the same buffer: metadata that the kernel may have
     /// put there.
+    #[inline]
     pub(crate) fn before(&self, frame: &Frame, count: usize) -> Option<&[u8]> {
         (usize::from(frame.offset) >= count)
             .then(|| self.region.slice(self.start(frame) - count, count))
     }
 
     /// The same, to be changed.
+    #[inline]
     pub(crate) fn before_mut(&mut self, frame: &Frame, count: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
         (usize::from(frame.offset) >= count).then(|| self.region.slice_mut(start - count, count))

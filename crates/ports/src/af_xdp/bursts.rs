@@ -107,6 +107,7 @@ impl AfXdpPort {
     ///
     /// `PIECES`: the port has frames longer than a buffer. What that takes is no part of the bursts
     /// of others.
+    #[inline(never)]
     pub(super) fn receive<const PIECES: bool>(
         &mut self,
         pool: &mut FramePool,

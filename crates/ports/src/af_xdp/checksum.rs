@@ -8,10 +8,12 @@
 
 /// Whether the transport checksum of this frame (TCP or UDP, over IPv4 or IPv6 without extension
 /// headers, behind up to one VLAN tag) holds the sum over the pseudo header only.
+#[inline(always)] // as `Queue::adopt`
 pub(super) fn is_partial(frame: &[u8]) -> bool {
     partial(frame).unwrap_or(false)
 }
 
+#[inline(always)]
 fn partial(frame: &[u8]) -> Option<bool> {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut l3 = 14;

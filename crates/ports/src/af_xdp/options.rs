@@ -56,6 +56,7 @@ pub struct OwnFrames {
 
 impl OwnFrames {
     /// Gives a frame the tag back that the interface took away.
+    #[inline(always)] // as `Queue::adopt`
     pub(super) fn restore(self, pool: &mut FramePool, frame: &mut Frame) {
         let kind = pool.bytes(frame).get(12..14).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let bare = kind.is_some_and(|kind| kind.wrapping_sub(self.ethertype) < 2);

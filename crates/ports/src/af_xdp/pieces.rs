@@ -75,6 +75,7 @@ pub(super) struct Rest {
 impl Queue {
     /// The other pieces of the frame whose first one was just fetched. `None`: the last one is not
     /// there yet, and the first one is to be fetched again when it is.
+    #[inline(never)]
     pub(super) fn rest(&mut self) -> Option<Rest> {
         let rx = &mut self.socket.rx;
         let mut rest = Rest::default();
@@ -109,6 +110,7 @@ impl Queue {
     /// # Errors
     /// It is longer than `longest`: the interface has no such frames, so it is one that has lost
     /// its end, and another one. Or there is no room for it.
+    #[inline(never)]
     pub(super) fn join(
         &mut self,
         pool: &mut FramePool,
@@ -146,6 +148,8 @@ impl Queue {
     ///
     /// # Errors
     /// There is no room for all of it: `None`, if there may be later. Or why it is never sent.
+    #[cold]
+    #[inline(never)]
     pub(super) fn push_long(
         &mut self,
         pool: &mut FramePool,

@@ -120,6 +120,7 @@ impl Queue {
     }
 
     /// The frame that the kernel has written into one of its buffers, and its stamp.
+    #[inline(always)] // a call for each frame otherwise, since the burst is compiled twice
     pub(super) fn adopt(
         &mut self,
         pool: &FramePool,
@@ -138,6 +139,7 @@ impl Queue {
 
     /// When a frame came, where only some have a stamp. The next frame in this buffer may come
     /// without one, and must not be given this one's.
+    #[inline(always)] // as `adopt`
     pub(super) fn sampled(
         &mut self,
         pool: &mut FramePool,
@@ -158,6 +160,7 @@ impl Queue {
     }
 
     /// Has the driver bring frames until `enough` wait, or it has no more.
+    #[inline(always)] // as `adopt`
     pub(super) fn poll_driver(&mut self, enough: u32) {
         if self.napi.is_none() && self.socket.rx.waiting() > 0 {
             self.napi = Some(self.socket.knows_napi());
