@@ -279,7 +279,7 @@ impl Engine {
                     let flow = flow_of_ports(followed.ports, sender.ports());
                     followed.sent.count(flow, sender.ip_len(), self.now);
                 }
-                let frame = sender.frame(self.now);
+                let frame = sender.frame();
                 let next = sender.next(self.now);
                 if let Some(at) = next {
                     self.queue.push(at, Event::Source(number));

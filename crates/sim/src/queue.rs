@@ -95,24 +95,24 @@ impl Default for EventQueue {
 
 impl EventQueue {
     /// Something happens at `at`, or now if that has passed.
-    #[inline]
+    #[inline(always)] // or the event is written and read again in pieces
     pub(crate) fn push(&mut self, at: Nanos, event: Event) {
-        let place = self.free;
-        let Some(waiting) = self.waiting.get_mut(place as usize) else {
-            return self.push_more(at, event);
-        };
-        let at = at.max(self.now);
-        self.free = std::mem::replace(waiting, Waiting { at, event, next: NONE }).next;
+        if self.free == NONE {
+            self.make_place();
+        }
+        let (at, place) = (at.max(self.now), self.free);
+        let waiting = &mut self.waiting[place as usize];
+        self.free = waiting.next;
+        *waiting = Waiting { at, event, next: NONE };
         self.told += 1;
         self.put(at, place);
     }
 
-    /// The same if more wait than ever before.
+    /// Room for another event if more wait than ever before.
     #[cold]
-    fn push_more(&mut self, at: Nanos, event: Event) {
+    fn make_place(&mut self) {
         self.free = self.waiting.len() as u32;
-        self.waiting.push(Waiting { at, event, next: NONE });
-        self.push(at, event);
+        self.waiting.push(Waiting { at: Nanos::ZERO, event: Event::Router(0), next: NONE });
     }
 
     /// Puts the event at `place`, behind which there is none, where its time belongs.

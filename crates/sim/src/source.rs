@@ -44,10 +44,10 @@ pub(crate) struct Sender {
     schedule: Schedule,
     addresses: Addresses,
     party: Option<Party>,
-    /// The frame of the packet before, and where its stamp goes.
+    /// The frame of the packet that is due, and where its stamp is.
     frame: SimFrame,
     stamp_at: usize,
-    /// The packet that is due: its length, the number of its flow, and the ports of that.
+    /// Its length, the number of its flow, and the ports of that.
     due: (Bytes, u64),
     ports: (u16, u16),
     sent: u64,
@@ -100,20 +100,24 @@ impl Sender {
         }
     }
 
-    /// When the next packet is due; `None`: there is none. To be called again after its frame was
-    /// taken.
+    /// When the next packet is due, which is to be sent then; `None`: there is none. To be called
+    /// again after its frame was taken.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
         let (at, ip_len, flow) = match &mut self.schedule {
             Schedule::Flow(source) => source.next(now).map(|e| (e.at, e.ip_len, 0))?,
             Schedule::Flows(flows) => flows.next().map(|e| (e.at, e.ip_len, e.flow))?,
             Schedule::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, e.flow))?,
         };
-        let ip_len = ip_len.max(SHORTEST);
+        let (at, ip_len) = (at.max(now), ip_len.max(SHORTEST));
         if (ip_len, flow) != self.due {
             let addresses = numbered(self.addresses, self.party.as_ref(), flow);
             (self.due, self.ports) = ((ip_len, flow), addresses.ports());
             (self.frame, self.stamp_at) = frame_of(&addresses, ip_len);
         }
+        // Long before the frame is copied: a copy would wait for pieces that were just written.
+        Stamp { flow: self.traffic, seq: self.sent, at }
+            .write(&mut self.frame.bytes[self.stamp_at..]);
+        self.sent += 1;
         Some(at)
     }
 
@@ -133,11 +137,8 @@ impl Sender {
         self.due.0.0
     }
 
-    /// The frame of the packet that is due, sent at `now`.
-    pub(crate) fn frame(&mut self, now: Nanos) -> SimFrame {
-        Stamp { flow: self.traffic, seq: self.sent, at: now }
-            .write(&mut self.frame.bytes[self.stamp_at..]);
-        self.sent += 1;
+    /// The frame of the packet that is due.
+    pub(crate) const fn frame(&self) -> SimFrame {
         self.frame
     }
 }

@@ -160,6 +160,14 @@ struct ExactClock {
 }
 
 impl ExactClock {
+    /// By whole nanoseconds, and a part of one.
+    fn step(&mut self, (nanos, rest): (u64, u128)) {
+        self.rest += rest;
+        let carried = self.rest >= self.parts;
+        self.rest -= if carried { self.parts } else { 0 };
+        self.nanos = self.nanos.saturating_add(nanos + u64::from(carried));
+    }
+
     fn advance(&mut self, by: u128) {
         let sum = self.rest + by;
         let whole = u64::try_from(sum / self.parts).unwrap_or(u64::MAX);
@@ -178,8 +186,9 @@ pub struct Source {
     stopped: bool,
     /// When the next packet is due, without jitter; on-off: in time spent on.
     due: ExactClock,
-    /// Mean spacing, in the parts of `due`.
+    /// Mean spacing, in the parts of `due`, and divided: in nanoseconds, and what is left of it.
     spacing: u128,
+    step: (u64, u128),
     /// Constant bit rate: packets come later by less than this; zero: none does.
     jitter: Nanos,
     /// On-off: time spent on at the end of the burst, and time spent off before it.
@@ -224,6 +233,7 @@ impl Source {
             stopped: false,
             due: ExactClock { nanos: 0, rest: 0, parts },
             spacing,
+            step: ((spacing / parts) as u64, spacing % parts),
             jitter: Nanos(jitter),
             burst_end: Nanos::ZERO,
             silence: Nanos::ZERO,
@@ -338,7 +348,7 @@ impl Source {
                 let gap = (self.spacing >> 32) * u128::from(self.dice.exponential());
                 self.due.advance(gap);
             }
-            _ => self.due.advance(self.spacing),
+            _ => self.due.step(self.step),
         }
     }
 
