@@ -28,6 +28,8 @@ use crate::source::{Sender, flow_key};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     Host(u32),
+    /// A host that answers nothing: it only counts what arrives.
+    Sink(u32),
     Router(u32, u32),
 }
 
@@ -115,6 +117,8 @@ pub(crate) type ConversationKey = (u32, u16, u16, u32, bool);
 /// The whole simulated network.
 pub(crate) struct Engine {
     pub(crate) now: Nanos,
+    /// Nobody asks what has arrived before this instant.
+    until: Nanos,
     pub(crate) queue: EventQueue,
     pub(crate) directions: Vec<Direction>,
     pub(crate) routers: Vec<SimRouter>,
@@ -150,6 +154,7 @@ impl Engine {
     ) -> Self {
         Self {
             now: Nanos::ZERO,
+            until: Nanos::ZERO,
             queue: EventQueue::default(),
             directions,
             routers,
@@ -213,6 +218,7 @@ impl Engine {
 
     /// Lets everything happen up to `until`, that instant included.
     pub(crate) fn run_until(&mut self, until: Nanos) {
+        self.until = until;
         while self.queue.go_on(until) {
             self.now = self.queue.now();
             while let Some(event) = self.queue.pop() {
@@ -353,6 +359,13 @@ impl Engine {
         wire.sent += 1;
         let Some(emulator) = &mut wire.emulator else { return self.arrive(direction, frame) };
         if let Fate::Arrives(at) = emulator.send(self.now, frame.wire_len()) {
+            if let (Target::Sink(host), None) = (wire.to, wire.captured)
+                && at <= self.until
+                && self.is_counted_ahead(host, frame, at)
+            {
+                self.directions[direction as usize].arrived += 1;
+                return;
+            }
             let place = if let Some(place) = self.free.pop() {
                 self.store[place as usize] = *frame;
                 place
@@ -378,8 +391,24 @@ impl Engine {
                 self.routers[router as usize].arrived(port, frame);
                 self.make_ready(router);
             }
-            Target::Host(host) => self.receive(host, frame),
+            Target::Host(host) | Target::Sink(host) => self.receive(host, frame),
         }
+    }
+
+    /// Counts a frame that arrives at a sink at `at`, before anybody asks for counts, without an
+    /// event; false: more comes of it, or it matters when it is counted.
+    fn is_counted_ahead(&mut self, host: u32, frame: &SimFrame, at: Nanos) -> bool {
+        let Some(read) = header::read(frame) else { return false };
+        let Some((stamp, tally)) = stamped(&mut self.tallies, host, &read, frame) else {
+            return false;
+        };
+        if tally.acceptance.is_some() {
+            return false;
+        }
+        count(tally, &read, Some(stamp), at);
+        self.hosts_received += 1;
+        self.queue.tell();
+        true
     }
 
     fn make_ready(&mut self, router: u32) {
@@ -437,11 +466,8 @@ impl Engine {
             self.hosts_others += 1;
             return;
         };
-        let stamp = read.stamp_at.and_then(|at| Stamp::read(&frame.bytes[at..]));
         if !read.tcp {
-            let tally =
-                stamp.and_then(|stamp| Some((stamp, self.tallies.get_mut(stamp.flow as usize)?)));
-            match tally.filter(|(_, tally)| tally.to == host) {
+            match stamped(&mut self.tallies, host, &read, frame) {
                 Some((stamp, tally)) => count(tally, &read, Some(stamp), self.now),
                 None => self.hosts_others += 1,
             }
@@ -455,11 +481,24 @@ impl Engine {
         if let Some(Some(end)) = self.ends.get(number as usize)
             && !end.opens
         {
+            let stamp = read.stamp(frame);
             count(&mut self.tallies[end.traffic as usize], &read, stamp, self.now);
         }
         let packet = crate::host::IpPacket { head: &frame.head()[ETHERNET..], ip_len: read.ip_len };
         self.with_end(number, |endpoint, now, out| endpoint.receive(now, packet, out));
     }
+}
+
+/// The stamp of a packet of UDP, and what counts it at the host where it arrives.
+fn stamped<'a>(
+    tallies: &'a mut [Tally],
+    host: u32,
+    read: &header::Read,
+    frame: &SimFrame,
+) -> Option<(Stamp, &'a mut Tally)> {
+    let stamp = read.stamp(frame).filter(|_| !read.tcp)?;
+    let tally = tallies.get_mut(stamp.flow as usize)?;
+    (tally.to == host).then_some((stamp, tally))
 }
 
 fn count(tally: &mut Tally, read: &header::Read, stamp: Option<Stamp>, now: Nanos) {

@@ -113,6 +113,13 @@ pub(crate) struct Read {
     pub(crate) ip_len: u32,
 }
 
+impl Read {
+    /// The stamp of the frame that was read.
+    pub(crate) fn stamp(&self, frame: &SimFrame) -> Option<Stamp> {
+        Stamp::read(&frame.bytes[self.stamp_at?..])
+    }
+}
+
 /// Reads a frame that a host of the simulation made; `None` for whatever else (answers of routers,
 /// fragments).
 pub(crate) fn read(frame: &SimFrame) -> Option<Read> {

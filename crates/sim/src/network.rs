@@ -63,7 +63,12 @@ fn target(
     end: &evenkeel_scenario::End,
 ) -> Result<Target, SimError> {
     let Some(router) = scenario.routers.iter().position(|router| router.name == end.node) else {
-        return Ok(Target::Host(host_number(scenario, &end.node)?));
+        let host = host_number(scenario, &end.node)?;
+        let talks = |of: &Traffic| {
+            (of.tcp || of.kind.is_tcp()) && (of.from == end.node || of.to == end.node)
+        };
+        let answers = scenario.traffic.iter().any(talks);
+        return Ok(if answers { Target::Host(host) } else { Target::Sink(host) });
     };
     let ports = &scenario.routers[router].config.ports;
     let port = ports.iter().position(|port| port.interface == end.interface);
