@@ -100,11 +100,13 @@ impl PortSlot {
     }
 
     /// Whether nobody but the link has to do with a packet that enters it.
+    #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.is_nobody_elses() && self.admission.is_none()
     }
 
     /// The same but for the admission of the link, if it has one.
+    #[inline]
     pub(super) fn is_nobody_elses(&self) -> bool {
         !self.is_others
             && self.control.is_none()
@@ -134,6 +136,36 @@ impl PortSlot {
             self.tx.push_back(frame);
             return (treated, packet.places().queue);
         }
+        self.queue_known(packet, frame, at, pool)
+    }
+
+    /// The same of a packet that comes alone.
+    #[inline(always)] // as above
+    pub(super) fn enter_lone(
+        &mut self,
+        packet: &KnownPacket<'_>,
+        frame: Frame,
+        at: Nanos,
+        pool: &mut Store,
+    ) -> (Treated, u32) {
+        self.busiest.see(packet);
+        if let Some(treated) = self.link.pass(at, packet, self.tx_room()) {
+            self.tx.push_back(frame);
+            return (treated, packet.places().queue);
+        }
+        self.queue_known(packet, frame, at, pool)
+    }
+
+    /// A packet of a known flow that does not pass its link waits in it, if it may. How it was
+    /// treated, and where its flow is among the queues.
+    #[inline(always)] // as above
+    fn queue_known(
+        &mut self,
+        packet: &KnownPacket<'_>,
+        frame: Frame,
+        at: Nanos,
+        pool: &mut Store,
+    ) -> (Treated, u32) {
         let treated = self.queue(pool.queued(packet.record(frame)), at, pool);
         let queue = match treated {
             // The discipline need not have looked for its flow.

@@ -216,7 +216,7 @@ impl FlowCache {
 
     /// Where the flow of a frame may be found, if it is one that can be remembered; what is there
     /// is on its way from memory.
-    #[inline]
+    #[inline(always)] // what is found out is in registers
     pub(super) fn probe(&self, bytes: &[u8], frame: &Frame, port: PortIndex) -> Option<Probe> {
         if !frame.is_plain() {
             return None;
@@ -253,6 +253,12 @@ impl FlowCache {
             }
         }
         found
+    }
+
+    /// [Finds](Finder::find) the flow of a packet.
+    #[inline(always)] // as above
+    pub(super) fn find(&self, probe: &mut Probe) -> bool {
+        self.finder().find(probe)
     }
 
     #[inline]
@@ -402,7 +408,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// Finds the flow of a packet, if its way was found out before; whether it was. The flow keeps
     /// its place. What is found [holds](FlowCache::holds) for the packets of a vector.
-    #[inline]
+    #[inline(always)] // as above
     fn find(&self, probe: &mut Probe) -> bool {
         let Some(Bucket(places)) = self.buckets.get(probe.bucket as usize) else { return false };
         let flow = probe.flow.words();
@@ -456,7 +462,7 @@ mod tests {
             let held = self.pool.alloc_from(&bytes).unwrap();
             let mut probe = self.cache.probe(&bytes, &held, port).unwrap();
             self.pool.release(held);
-            if self.cache.finder().find(&mut probe) {
+            if self.cache.find(&mut probe) {
                 let way = self.cache.way(&probe).unwrap();
                 assert_eq!((way.port, probe.hash), (flow % 3, u64::from(flow)));
                 assert_eq!(self.cache.port(probe.way), usize::from(flow % 3));

@@ -73,6 +73,7 @@ mod handover;
 mod known;
 mod line;
 mod links;
+mod lone;
 mod losses;
 mod neighbours;
 mod node_classes;

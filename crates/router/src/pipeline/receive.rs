@@ -100,6 +100,22 @@ impl Receiver {
         self.inbox.len()
     }
 
+    /// The packet of the inbox, if there is one and no other.
+    #[inline]
+    pub(super) fn lone(&self) -> Option<&UnroutedPacket> {
+        match self.inbox.as_slice() {
+            [packet] => Some(packet),
+            _ => None,
+        }
+    }
+
+    /// Takes the frame of the last packet out of the inbox.
+    #[inline]
+    pub(super) fn take_lone(&mut self) -> Option<Frame> {
+        (self.newest, self.is_sorted) = (Nanos::ZERO, true);
+        self.inbox.pop().map(|packet| packet.frame)
+    }
+
     /// The inbox and the room for what is parsed of it. Both are [given back](Self::reuse).
     #[inline]
     pub(super) fn take(&mut self) -> (Vec<UnroutedPacket>, Vec<Parsed>) {

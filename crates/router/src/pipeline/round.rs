@@ -69,8 +69,10 @@ impl Pipeline {
         {
             fairdrop.begin(now, received, waiting, &mut self.meter);
         }
-        if self.receiver.len() > 0 {
-            self.forward_inbox();
+        match self.receiver.len() {
+            0 => {}
+            1 if self.forward_lone() => {}
+            _ => self.forward_inbox(),
         }
         self.hand_over(ports);
         self.expire(now);

@@ -28,6 +28,12 @@ impl DerefMut for Store {
     }
 }
 
+/// A place for a record, where there is none left.
+#[cold]
+fn new_place() -> Box<PacketRecord> {
+    Box::new(PacketRecord::none())
+}
+
 impl Store {
     pub(super) fn new(frames: FramePool) -> Self {
         let records = Vec::with_capacity(frames.most_frames());
@@ -36,7 +42,7 @@ impl Store {
 
     /// Makes a record for each of the buffers, so that none is allocated on a packet's way.
     pub(super) fn make_records(&mut self) {
-        self.records.resize_with(self.frames.most_frames(), || Box::new(PacketRecord::none()));
+        self.records.resize_with(self.frames.most_frames(), new_place);
     }
 
     /// Memory for the records of a pool of `buffers` buffers, bytes.
@@ -46,15 +52,11 @@ impl Store {
     }
 
     /// A packet that is going to wait.
-    #[inline]
+    #[inline(always)] // so that the record is made where it stays
     pub(super) fn queued(&mut self, record: PacketRecord) -> QueuedPacket {
-        match self.records.pop() {
-            Some(mut place) => {
-                *place = record;
-                QueuedPacket::new(place)
-            }
-            None => QueuedPacket::new(Box::new(record)),
-        }
+        let mut place = self.records.pop().unwrap_or_else(new_place);
+        *place = record;
+        QueuedPacket::new(place)
     }
 
     /// The frame of a packet that waits no longer.

@@ -19,6 +19,7 @@ use evenkeel_core::{Nanos, measure};
 use evenkeel_net::{frame, rewrite};
 
 use super::Pipeline;
+use super::addresses::Addresses;
 use super::fairdrop::FairDrop;
 use super::flow_cache::Probe;
 use super::known::{KnownPacket, frame_len};
@@ -47,6 +48,12 @@ enum End {
     Held(PacketRecord, Verdict, Nanos),
     /// The link is another worker's.
     Others(PacketRecord, Pin),
+}
+
+/// Whether a frame came to the port with this address, and from no port of this router.
+#[inline(always)] // a few comparisons
+pub(super) fn comes_as_usual(frame: &[u8], own: u64, addresses: &Addresses) -> bool {
+    frame::station_bits(frame).is_some_and(|(to, from)| to == own && !addresses.is_port(from))
 }
 
 impl Pipeline {
@@ -103,8 +110,7 @@ impl Pipeline {
             }
             // Asked for once: that they are this frame's is checked each time.
             let bytes = pool.bytes_mut(&packet.frame);
-            let stations = frame::station_bits(bytes);
-            if stations.is_none_or(|(to, from)| to != own || addresses.is_port(from)) {
+            if !comes_as_usual(bytes, own, addresses) {
                 break;
             }
             if number != probe.way {
