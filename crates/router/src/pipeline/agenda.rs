@@ -20,8 +20,8 @@ pub(super) struct Progress {
 pub(super) struct Agenda {
     /// By port, when its link, control or admission has something to do; or [`UNKNOWN`], [`NEVER`].
     due: Vec<Nanos>,
-    /// The ports with something to do, ascending: a round looks at no others.
-    active: Vec<u16>,
+    /// The ports with something to do, a bit of a word for each: a round looks at no others.
+    active: Vec<u64>,
     /// The least of their times.
     soonest: Nanos,
     /// The ports that sent something in the last round.
@@ -33,11 +33,25 @@ pub(super) struct Agenda {
     max_catch_up: Option<Nanos>,
 }
 
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// The numbers of the bits that are set, from the lowest on.
+fn set_bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < WORD).then_some(bit)
+    })
+}
+
 impl Agenda {
     pub(super) fn new(ports: usize, now: Nanos) -> Self {
+        let all =
+            (0..ports).step_by(WORD).map(|first| u64::MAX >> (WORD - WORD.min(ports - first)));
         Self {
             due: vec![UNKNOWN; ports],
-            active: (0..ports as u16).collect(),
+            active: all.collect(),
             soonest: UNKNOWN,
             senders: Vec::with_capacity(ports),
             advanced: Nanos::ZERO,
@@ -49,17 +63,8 @@ impl Agenda {
     /// Has the next round look at the port: its link, control or admission was changed.
     #[inline]
     pub(super) fn touch(&mut self, at: usize) {
-        if self.due[at] != UNKNOWN {
-            self.activate(at);
-        }
-    }
-
-    fn activate(&mut self, at: usize) {
-        if self.due[at] == NEVER {
-            let index = self.active.partition_point(|active| usize::from(*active) < at);
-            self.active.insert(index, at as u16);
-        }
         self.due[at] = UNKNOWN;
+        self.active[at / WORD] |= 1 << (at % WORD);
         self.soonest = UNKNOWN;
     }
 
@@ -101,18 +106,23 @@ impl Agenda {
         self.advanced = self.advanced.max(now);
         let mut soonest = NEVER;
         let Self { due, active, senders, .. } = self;
-        active.retain(|active| {
-            let due = &mut due[usize::from(*active)];
-            if *due <= now {
-                let progress = advance(usize::from(*active));
-                *due = progress.due;
-                if progress.sent {
-                    senders.push(*active);
+        for (first, word) in (0..).step_by(WORD).zip(active) {
+            for bit in set_bits(*word) {
+                let at = first + bit;
+                let due = &mut due[at];
+                if *due <= now {
+                    let progress = advance(at);
+                    *due = progress.due;
+                    if progress.sent {
+                        senders.push(at as u16);
+                    }
+                }
+                soonest = soonest.min(*due);
+                if *due == NEVER {
+                    *word &= !(1 << bit);
                 }
             }
-            soonest = soonest.min(*due);
-            *due != NEVER
-        });
+        }
         self.soonest = soonest;
     }
 
@@ -127,11 +137,13 @@ impl Agenda {
         if self.soonest != UNKNOWN {
             return self.soonest;
         }
-        let due = |active: &u16| match self.due[usize::from(*active)] {
-            UNKNOWN => ask(usize::from(*active)),
+        let due = |at| match self.due[at] {
+            UNKNOWN => ask(at),
             known => known,
         };
-        self.active.iter().map(due).fold(NEVER, Nanos::min)
+        let words = (0..).step_by(WORD).zip(&self.active);
+        let active = words.flat_map(|(first, word)| set_bits(*word).map(move |bit| first + bit));
+        active.map(due).fold(NEVER, Nanos::min)
     }
 
     /// Goes on from where another pipeline has got to.

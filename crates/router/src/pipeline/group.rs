@@ -52,7 +52,12 @@ impl Pipeline {
 
     /// Hands what has left shared links to the ports that it leaves by. True: these have something
     /// to send.
+    #[inline]
     pub(super) fn cross(&mut self) -> bool {
+        !self.shared_links.is_empty() && self.cross_now()
+    }
+
+    fn cross_now(&mut self) -> bool {
         let mut crossed = false;
         for number in 0..self.shared_links.len() {
             let at = self.shared_links[number];

@@ -139,7 +139,7 @@ impl PortSlot {
         link.advance(now, &mut egress);
         let unpaced = self.link.config().rate.is_none();
         let no_room = unpaced && self.tx.len() >= self.room;
-        let kept_back = self.link.held().queued > 0 && (unpaced || self.link.next_wake().is_none());
+        let kept_back = (unpaced || self.link.next_wake().is_none()) && self.link.held().queued > 0;
         if no_room || kept_back { Nanos::ZERO } else { self.next_wake() }
     }
 

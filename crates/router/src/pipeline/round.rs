@@ -200,6 +200,7 @@ impl Pipeline {
         agenda.advance(now, |at| {
             let (slot, port) = (&mut slots[at], &mut ports[at]);
             let mut due = slot.advance(now, pool);
+            let waits = due == Nanos::ZERO;
             if !slot.up {
                 // Its link goes on for others.
                 slot.discard_sent(pool, Reason::LinkDown);
@@ -212,7 +213,7 @@ impl Pipeline {
                 }
             }
             slot.room = port.tx_room().min(TX_QUEUE);
-            kept_back |= slot.link.config().rate.is_none() && slot.link.held().queued > 0;
+            kept_back |= waits && slot.link.config().rate.is_none() && slot.link.held().queued > 0;
             // What waits for its port has been asked to be looked at again.
             blocked |= due == Nanos::ZERO && slot.is_blocked();
             Progress { due, sent: sends }
