@@ -6,6 +6,7 @@ use std::time::Instant;
 use evenkeel_cluster::frame::{Builder, FrameKind, Header, Parser, state_bytes};
 use evenkeel_cluster::{ClusterConfig, NodeId, Record, Scheduler, Variant, mix64};
 
+use crate::allocations;
 use crate::timing::{Case, Rounds};
 
 const ROUNDS: usize = 7;
@@ -156,10 +157,10 @@ pub(crate) fn run() {
             }
             let mut deciding = Deciding::new(nodes, links, classes, rounds);
             deciding.time(decisions);
-            let allocated = allocation_counter::measure(|| {
+            let allocated = allocations::measure(|| {
                 deciding.window();
             });
-            assert_eq!(allocated.count_total, 0, "a decision allocates");
+            assert_eq!(allocated.count, 0, "a decision allocates");
             let name = format!("{nodes} x {links} x {classes}, {what}");
             cases.push((name, Box::new(move || deciding.time(decisions))));
         }

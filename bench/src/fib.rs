@@ -16,6 +16,7 @@ use evenkeel_net::fib::{Fib, NextHop, Route};
 use evenkeel_net::{PortIndex, Prefix};
 use prefix_trie::PrefixMap;
 
+use crate::allocations;
 use crate::timing::{Case, Rounds};
 
 const V4: usize = 1_000_000;
@@ -265,11 +266,11 @@ pub(crate) fn run() {
     drop(cases);
     print(&rounds, "look-up");
 
-    let allocated = allocation_counter::measure(|| {
+    let allocated = allocations::measure(|| {
         fib.read_ahead(&v4[..BURST]);
         black_box(fib.lookup(v6[0], 7));
     });
-    assert_eq!(allocated.count_total, 0, "a look-up allocates");
+    assert_eq!(allocated.count, 0, "a look-up allocates");
     let changed: Vec<Prefix> =
         (0..CHANGES).map(|_| list[random.below(list.len() as u64) as usize]).collect();
     let mut routes = Random::new(4);

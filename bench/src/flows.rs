@@ -23,6 +23,7 @@ use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Packet, Reaso
 use evenkeel_ports::huge_pages;
 use evenkeel_ports::tsc::Tsc;
 
+use crate::allocations;
 use crate::handle::{Handle, Record, Spare};
 use crate::plot;
 use crate::timing::{Case, Rounds, Spread};
@@ -319,7 +320,7 @@ pub(crate) fn run() {
         for (flows, line) in FLOWS.into_iter().zip(lines) {
             let mut many = ManyFlows::new(kind, flows);
             many.run(PACKETS);
-            let counted = allocation_counter::measure(|| many.run(PACKETS)).count_total;
+            let counted = allocations::measure(|| many.run(PACKETS)).count;
             assert_eq!(counted, 0, "{kind} allocates per packet");
             let case: Case<'_> = (String::new(), Box::new(move || many.time(PACKETS)));
             let rounds = Rounds::run(ROUNDS, &mut [case]);

@@ -6,6 +6,7 @@
 //! page. `live` may be told which: parts of the names of cases, and lengths of frames. `loop NETNS
 //! LEFT RIGHT` passes frames on and nothing else, for scripts/tcp.py.
 
+mod allocations;
 mod bare_loop;
 mod blocked;
 mod cluster;

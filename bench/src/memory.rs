@@ -4,6 +4,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::tsc::Tsc;
 use evenkeel_router::snapshot::CycleSnapshot;
 
+use crate::allocations;
 use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::fairdrop::{self, FLOWS, Judging, RULES};
 use crate::pipeline::{Forwarding, SETUPS, Setup};
@@ -15,8 +16,8 @@ const PACKETS: u64 = 400_000;
 /// Allocations per packet while `run` handles that many packets, after a first run that warms up.
 fn allocations(packets: u64, mut run: impl FnMut(u64)) -> f64 {
     run(packets);
-    let counted = allocation_counter::measure(|| run(packets));
-    counted.count_total as f64 / packets as f64
+    let counted = allocations::measure(|| run(packets));
+    counted.count as f64 / packets as f64
 }
 
 pub(crate) fn run() {

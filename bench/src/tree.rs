@@ -15,6 +15,7 @@ use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::{BitRate, Class, Cycles, FlowKey, Nanos, Packet, Reason, Scheduler};
 use evenkeel_ports::tsc::Tsc;
 
+use crate::allocations;
 use crate::handle::{Handle, Record, Spare};
 use crate::instructions;
 use crate::timing::{Case, Rounds};
@@ -210,7 +211,7 @@ pub(crate) fn run() {
         let mut fulls = KINDS.map(|kind| (kind, Full::new(kind, people)));
         for (kind, full) in &mut fulls {
             full.run(PACKETS);
-            let counted = allocation_counter::measure(|| full.run(PACKETS)).count_total;
+            let counted = allocations::measure(|| full.run(PACKETS)).count;
             assert_eq!(counted, 0, "{kind} allocates per packet");
         }
         let mut cases: Vec<Case<'_>> = fulls
@@ -241,12 +242,12 @@ fn memory() {
         let (plan, buffer) = (Arc::new(plan), 64);
         let config = DisciplineConfig::Tree(TreeConfig { plan, buffer, ..TreeConfig::default() });
         let mut built = None;
-        let counted = allocation_counter::measure(|| built = config.build::<Handle>(1).ok());
+        let counted = allocations::measure(|| built = config.build::<Handle>(1).ok());
         assert!(built.is_some(), "the settings are in range");
         println!(
             "  {people:>9} subscribers {:>12} bytes, {:>4} each",
-            counted.bytes_current,
-            counted.bytes_current / i64::from(people)
+            counted.bytes,
+            counted.bytes / i64::from(people)
         );
     }
 }
