@@ -90,19 +90,22 @@ pub(super) const TABLES: [(&str, &str); 10] = [
     ),
     (
         "queues that are too short",
-        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\nring = { slots = 2 }\ndiscipline = { kind = \
-         \"pdrr\", buffer = 6, ack_filter = true }\n[[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\n\
-         ring = { slots = 3, refill = \"whole-blocking\" }\ndequeue_time = \"50us\"\n\
-         discipline = { kind = \"pdrr\", buffer = 6 }\nadmission = { flows = 4, load_interval = \
-         \"1ms\" }\n[[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"drr\", \
-         buffer = 8 }\n",
+        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\nring = { slots = 2 }\n\
+         discipline = { kind = \"pdrr\", buffer = 6, ack_filter = true }\n\
+         [[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\ndequeue_time = \"50us\"\n\
+         ring = { slots = 3, refill = \"whole-blocking\" }\n\
+         discipline = { kind = \"pdrr\", buffer = 6 }\n\
+         admission = { flows = 4, load_interval = \"1ms\" }\n\
+         [[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\n\
+         discipline = { kind = \"drr\", buffer = 8 }\n",
     ),
     (
         "queues that are kept short",
-        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"codel\", target = \
-         \"1ms\", interval = \"10ms\" }\n[[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\ndiscipline = \
-         { kind = \"fq-codel\" }\n[[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\ndiscipline = { kind \
-         = \"pfq\", aqm = \"cobalt\" }\nadmission = { global_list = true }\n",
+        "[[link]]\nport = \"p0\"\nrate = \"20Mbit/s\"\n\
+         discipline = { kind = \"codel\", target = \"1ms\", interval = \"10ms\" }\n\
+         [[link]]\nport = \"p1\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"fq-codel\" }\n\
+         [[link]]\nport = \"p2\"\nrate = \"20Mbit/s\"\n\
+         discipline = { kind = \"pfq\", aqm = \"cobalt\" }\nadmission = { global_list = true }\n",
     ),
     (
         "admission to links without a rate",
