@@ -210,7 +210,7 @@ impl PortSlot {
     pub(super) fn admission_view(&self) -> Option<AdmissionSnapshot> {
         let name = |place: u32| {
             let of = |behind: &Behind| behind.name_of(place).to_owned();
-            self.behind.as_ref().map_or_else(|| place.to_string(), of)
+            self.behind.as_deref().map_or_else(|| place.to_string(), of)
         };
         self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view(), name))
     }

@@ -45,11 +45,11 @@ impl PortSlot {
         let build = |control: &evenkeel_config::LinkControl| {
             control.lct()?.build(now, &config.discipline, self.link.qostat())
         };
-        self.control = config.control.as_ref().and_then(build);
+        self.control = config.control.as_ref().and_then(build).map(Box::new);
     }
 
     /// When the control of the link has something to do.
     pub(super) fn control_due(&self) -> Option<Nanos> {
-        self.control.as_ref().map(Controller::due)
+        self.control.as_deref().map(Controller::due)
     }
 }

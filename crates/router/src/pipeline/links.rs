@@ -177,7 +177,7 @@ impl Pipeline {
         if !control_stays {
             // The knobs that the old control turned go back first: the new one starts from the
             // configuration.
-            if self.ports[at].control.as_ref().is_some_and(Controller::is_enabled) {
+            if self.ports[at].control.as_deref().is_some_and(Controller::is_enabled) {
                 // A discipline that has just come in may lack the knobs.
                 let _ = self.switch_control(now, at, false);
             }

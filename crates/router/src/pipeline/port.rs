@@ -57,7 +57,7 @@ pub(super) struct PortSlot {
     pub(super) limiter: RateLimiter,
     pub(super) link: OutgoingLink,
     /// What turns the knobs of the link.
-    pub(super) control: Option<Controller>,
+    pub(super) control: Option<Box<Controller>>,
     /// What lets its rate follow a line.
     pub(super) follow: Option<Box<Follower>>,
     /// What the link dropped and marked of late.
@@ -86,7 +86,7 @@ pub(super) struct PortSlot {
     /// Its link is the first worker's, and this is another one.
     pub(super) is_others: bool,
     /// The subscribers behind the link, if it has a tree.
-    pub(super) behind: Option<Behind>,
+    pub(super) behind: Option<Box<Behind>>,
     /// Who sends most by the link.
     pub(super) busiest: Busiest,
     /// What was dropped of late of what came by the port, before any link.

@@ -334,7 +334,7 @@ impl Pipeline {
         let bytes = self.pool.bytes(frame);
         let mut whose = None;
         for slot in &self.ports {
-            let Some(Behind { known, down, .. }) = &slot.behind else { continue };
+            let Some(Behind { known, down, .. }) = slot.behind.as_deref() else { continue };
             let found = known.directory.find(bytes, || flow.unpack(), *down);
             whose = Some(found.unwrap_or(UNKNOWN));
             if found.is_ok() {
@@ -348,7 +348,7 @@ impl Pipeline {
     /// Packets belong to those of these directories from now on.
     pub(super) fn put_directories(&mut self, directories: Directories) {
         for slot in &mut self.ports {
-            slot.behind = directories.behind(&slot.name);
+            slot.behind = directories.behind(&slot.name).map(Box::new);
         }
         let former = self.classifier.set_nodes(directories.classes.clone());
         self.parts.retire(former);
@@ -434,7 +434,7 @@ impl Pipeline {
 impl PortSlot {
     /// What is counted of subscribers on the link, but of each of them.
     pub(super) fn tree_view(&self) -> Option<TreeSnapshot> {
-        let Behind { known, down, stranger } = self.behind.as_ref()?;
+        let Behind { known, down, stranger } = self.behind.as_deref()?;
         let Known { tree, inner, directory, .. } = known;
         let AnyScheduler::Tree(queues) = self.link.scheduler() else { return None };
         let (plan, _) = tree.plan_of(&self.name)?;
