@@ -296,6 +296,22 @@ fn together() -> impl Strategy<Value = Together> {
     (packets, prop::option::weighted(0.2, 1u64..2_000), room)
 }
 
+/// The packets of a run, and the instant up to which links have advanced.
+fn run_of(
+    packets: &[(u64, u16, u64)],
+    late: Option<u64>,
+    (now, id): (&mut Nanos, &mut u64),
+) -> (Vec<TestPacket>, Nanos) {
+    let mut run = Vec::new();
+    for (gap, class, length) in packets {
+        *now += Nanos(*gap);
+        run.push(packet(*id, *class, Bytes(*length), *now));
+        *id += 1;
+    }
+    let floor = late.map_or(Nanos::ZERO, |late| run[0].arrival() + Nanos(late));
+    (run, floor)
+}
+
 /// Runs that pass at once, or do not, against their packets one by one. How many passed.
 fn by_runs<S: Scheduler<TestPacket>>(build: impl Fn() -> S, runs: &[Together]) -> u32 {
     let mut alone = Link::new(LinkConfig::default(), But::ticking(build()), 10).unwrap();
@@ -304,13 +320,7 @@ fn by_runs<S: Scheduler<TestPacket>>(build: impl Fn() -> S, runs: &[Together]) -
     let (mut now, mut id, mut passed) = (Nanos::ZERO, 0, 0);
     for (packets, late, room) in runs {
         (alone_out.room, all_out.room) = (*room, *room);
-        let mut run = Vec::new();
-        for (gap, class, length) in packets {
-            now += Nanos(*gap);
-            run.push(packet(id, *class, Bytes(*length), now));
-            id += 1;
-        }
-        let floor = late.map_or(Nanos::ZERO, |late| run[0].arrival() + Nanos(late));
+        let (run, floor) = run_of(packets, *late, (&mut now, &mut id));
         let passes = *room > run.len() && all.pass_all(floor, run.iter().cloned(), now);
         passed += u32::from(passes);
         for packet in run {
@@ -368,13 +378,7 @@ fn by_waiting_runs<S: Scheduler<TestPacket>>(
     let (mut now, mut id) = (Nanos::ZERO, 0);
     for (packets, late, room) in runs {
         (alone_out.room, all_out.room) = (*room, *room);
-        let mut run = Vec::new();
-        for (gap, class, length) in packets {
-            now += Nanos(*gap);
-            run.push(packet(id, *class, Bytes(*length), now));
-            id += 1;
-        }
-        let floor = late.map_or(Nanos::ZERO, |late| run[0].arrival() + Nanos(late));
+        let (run, floor) = run_of(packets, *late, (&mut now, &mut id));
         let mut told = Vec::new();
         all.queue_all(floor, run.iter().cloned(), &mut all_out, |at, treated, place| {
             told.push((at, treated, place));

@@ -132,11 +132,8 @@ impl PortSlot {
         pool: &mut Store,
     ) -> (Treated, u32) {
         self.busiest.see(packet);
-        if let Some(treated) = self.link.pass_on(run, at, packet, self.tx_room()) {
-            self.tx.push_back(frame);
-            return (treated, packet.places().queue);
-        }
-        self.queue_known(packet, frame, at, pool)
+        let passed = self.link.pass_on(run, at, packet, self.tx_room());
+        self.pass_or_queue(passed, packet, frame, at, pool)
     }
 
     /// The same of a packet that comes alone.
@@ -149,23 +146,24 @@ impl PortSlot {
         pool: &mut Store,
     ) -> (Treated, u32) {
         self.busiest.see(packet);
-        if let Some(treated) = self.link.pass(at, packet, self.tx_room()) {
-            self.tx.push_back(frame);
-            return (treated, packet.places().queue);
-        }
-        self.queue_known(packet, frame, at, pool)
+        let passed = self.link.pass(at, packet, self.tx_room());
+        self.pass_or_queue(passed, packet, frame, at, pool)
     }
 
-    /// A packet of a known flow that does not pass its link waits in it, if it may. How it was
-    /// treated, and where its flow is among the queues.
+    /// A packet of a known flow leaves, if it has passed its link, or waits in it, if it may.
     #[inline(always)] // as above
-    fn queue_known(
+    fn pass_or_queue(
         &mut self,
+        passed: Option<Treated>,
         packet: &KnownPacket<'_>,
         frame: Frame,
         at: Nanos,
         pool: &mut Store,
     ) -> (Treated, u32) {
+        if let Some(treated) = passed {
+            self.tx.push_back(frame);
+            return (treated, packet.places().queue);
+        }
         let treated = self.queue(pool.queued(packet.record(frame)), at, pool);
         let queue = match treated {
             // The discipline need not have looked for its flow.

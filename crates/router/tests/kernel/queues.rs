@@ -71,10 +71,10 @@ fn what_stands_in_the_way_of_af_xdp_is_said_and_packet_sockets_do_where_they_may
         lab.ping("10.2.0.2", 3);
         lab.router = None;
     };
-    // The MTU is beyond a buffer.
-    lab.net.ip("a", "link set a0 mtu 3000");
-    lab.net.ip("r", "link set lan mtu 3000");
-    refused(&lab, "MTU of 3000");
+    // The MTU is beyond as many buffers as a frame may have.
+    lab.net.ip("a", "link set a0 mtu 40000");
+    lab.net.ip("r", "link set lan mtu 40000");
+    refused(&lab, "MTU of 40000");
     falls_back(&mut lab);
     lab.net.ip("r", "link set lan mtu 1500");
     // Somebody else's program is there, one that lets everything pass: it has no buffers.
