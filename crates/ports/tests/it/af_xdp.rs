@@ -48,8 +48,8 @@ pub(crate) fn number_of(frame: &[u8]) -> u32 {
 pub(crate) struct Pair {
     pub(crate) net: TestNet,
     /// Sends and receives at the far end, with a pool of its own.
-    far: AfPacketPort,
-    far_pool: FramePool,
+    pub(crate) far: AfPacketPort,
+    pub(crate) far_pool: FramePool,
     pub(crate) near: AfXdpPort,
     pub(crate) pool: FramePool,
 }
@@ -86,7 +86,7 @@ impl Pair {
         eventually("sending", || (far.tx_burst(pool, &mut frames) == 1).then_some(()));
     }
 
-    fn receive(&mut self) -> RxFrame {
+    pub(crate) fn receive(&mut self) -> RxFrame {
         let mut out = Vec::new();
         let (near, pool) = (&mut self.near, &mut self.pool);
         eventually("receiving", || {

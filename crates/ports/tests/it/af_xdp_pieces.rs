@@ -7,22 +7,14 @@ use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
 use evenkeel_ports::parcel::Parcel;
 use evenkeel_ports::sys::{monotonic_now, refuse_binds};
-use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame};
+use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState};
 
-use crate::af_xdp::{TRANSIT, number_of, packet, small};
+use crate::af_xdp::{Pair, TRANSIT, number_of, packet, small};
 use crate::common::{TestNet, available, eventually, inside, leave_and_come_back};
 
 /// The longest frame of an MTU of 9000, and what the kernel keeps free in a buffer.
 const LONGEST: usize = 9014;
 const HEADROOM: usize = 256;
-
-struct Jumbo {
-    net: TestNet,
-    far: AfPacketPort,
-    far_pool: FramePool,
-    near: AfXdpPort,
-    pool: FramePool,
-}
 
 fn wire(mtu: u32) -> TestNet {
     let net = TestNet::new(&["a", "b", "elsewhere"]);
@@ -40,13 +32,13 @@ fn far(net: &TestNet) -> AfPacketPort {
     inside(net, "a", || AfPacketPort::open("va", options)).unwrap()
 }
 
-fn jumbo(options: AfXdpOptions, buffers: usize, buffer: usize) -> Jumbo {
+fn jumbo(options: AfXdpOptions, buffers: usize, buffer: usize) -> Pair {
     let net = wire(9000);
     let far = far(&net);
     let mut pool = FramePool::shareable(buffers, buffer);
     let near = inside(&net, "b", || AfXdpPort::open("vb", options, &mut pool, &[])).unwrap();
     assert!(near.mode().pieces && near.mode().native, "{}", near.mode());
-    Jumbo { net, far, far_pool: FramePool::for_frames_of(512, LONGEST), near, pool }
+    Pair { net, far, far_pool: FramePool::for_frames_of(512, LONGEST), near, pool }
 }
 
 /// A frame whose every byte depends on its place.
@@ -58,22 +50,7 @@ fn filled(mac: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-impl Jumbo {
-    fn send(&mut self, frame: &[u8]) {
-        let mut frames = VecDeque::from([self.far_pool.alloc_from(frame).unwrap()]);
-        let (far, pool) = (&mut self.far, &mut self.far_pool);
-        eventually("sending", || (far.tx_burst(pool, &mut frames) == 1).then_some(()));
-    }
-
-    fn receive(&mut self) -> RxFrame {
-        let mut out = Vec::new();
-        let (near, pool) = (&mut self.near, &mut self.pool);
-        eventually("receiving", || {
-            (near.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(())
-        });
-        out.pop().unwrap()
-    }
-
+impl Pair {
     /// What came back.
     fn returned(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -239,7 +216,7 @@ fn what_the_interface_never_sends_is_refused() {
     let mut p = jumbo(small(), 1024, 2048);
     let mac = p.near.mac();
     let mut frames = VecDeque::new();
-    let mut long = |p: &mut Jumbo, len| {
+    let mut long = |p: &mut Pair, len| {
         let frame = p.pool.alloc_for(len).unwrap();
         p.pool.bytes_mut(&frame).copy_from_slice(&filled(mac, len as u32, len));
         frames.push_back(frame);
@@ -276,7 +253,7 @@ fn the_longest_mtu_is_as_many_buffers_as_every_kernel_sends() {
         let mut pool = FramePool::with_buffer_size(512, buffer);
         let options = AfXdpOptions { ring: 64, ..small() };
         let near = inside(&net, "b", || AfXdpPort::open("vb", options, &mut pool, &[])).unwrap();
-        let mut p = Jumbo { net, far, far_pool, near, pool };
+        let mut p = Pair { net, far, far_pool, near, pool };
         let frame = filled(p.near.mac(), 1, len);
         for _ in 0..10 {
             p.send(&frame);
@@ -359,7 +336,7 @@ fn a_port_whose_frames_fit_a_buffer_asks_for_no_pieces() {
     net.ip("a", "link set va mtu 9000");
     let far_pool = FramePool::for_frames_of(16, LONGEST);
     let far = self::far(&net);
-    let mut p = Jumbo { net, far, far_pool, near, pool };
+    let mut p = Pair { net, far, far_pool, near, pool };
     eventually("the wire is up", || {
         p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 1);
         (p.near.state() == PortState::Up).then_some(())
@@ -578,7 +555,7 @@ fn an_interface_without_a_hook_in_its_driver_has_pieces_too() {
     let near = inside(&net, "b", || AfXdpPort::open("vm", small(), &mut pool, &[])).unwrap();
     let mode = near.mode();
     assert!(mode.pieces && !mode.native, "{mode}");
-    let mut p = Jumbo { net, far, far_pool: FramePool::for_frames_of(64, LONGEST), near, pool };
+    let mut p = Pair { net, far, far_pool: FramePool::for_frames_of(64, LONGEST), near, pool };
     for (number, len) in [(1, LONGEST), (2, 60), (3, 1793), (4, 3584), (5, 5000)] {
         let frame = filled(p.near.mac(), number, len);
         p.send(&frame);

@@ -4,7 +4,7 @@ use evenkeel_netns::testing::{TestNet, available, eventually_some, has_tool};
 use evenkeel_router::Snapshot;
 
 use super::common::assert_conserved;
-use super::supers::{net, settled, start, tcp};
+use super::supers::{net, pass_in_fragments, settled, start, tcp};
 
 fn io(snapshot: &Snapshot) -> [String; 2] {
     ["lan", "wan"].map(|port| snapshot.port(port).unwrap().io.clone())
@@ -45,10 +45,7 @@ fn they_pass_between_af_xdp_ports_whole_and_in_fragments() {
         assert!(tcp(&net, to) > 100.0);
     }
     // Into a network with shorter frames, which yet do not fit a buffer.
-    net.ip("r", "link set wan mtu 4000");
-    net.ip("b", "link set b0 mtu 4000");
-    let told = net.output("a", "ping -n -c 3 -i 0.1 -W 2 -M dont -s 8900 10.2.0.2");
-    assert!(told.contains(" 0% packet loss"), "{told}");
+    pass_in_fragments(&net);
     let snapshot = settled(&router);
     assert_whole(&snapshot);
     let (lan, wan) = (snapshot.port("lan").unwrap(), snapshot.port("wan").unwrap());

@@ -172,6 +172,14 @@ fn a_link_that_may_take_none_gets_none_and_segments_too_long_are_told() {
     assert!(wan.tx_segments > 5 * wan.tx_packets, "{wan:?}");
 }
 
+/// Long packets reach `b` by a network with shorter frames.
+pub(crate) fn pass_in_fragments(net: &TestNet) {
+    net.ip("r", "link set wan mtu 4000");
+    net.ip("b", "link set b0 mtu 4000");
+    let told = net.output("a", "ping -n -c 3 -i 0.1 -W 2 -M dont -s 8900 10.2.0.2");
+    assert!(told.contains(" 0% packet loss"), "{told}");
+}
+
 #[test]
 fn frames_longer_than_the_buffers_pass() {
     if !available("jumbo") || !has_tool("jumbo", "iperf3", "iperf3") {
@@ -185,10 +193,7 @@ fn frames_longer_than_the_buffers_pass() {
         assert!(tcp(&net, to) > 100.0);
     }
     // Into a network with shorter frames: in fragments, where that is allowed.
-    net.ip("r", "link set wan mtu 4000");
-    net.ip("b", "link set b0 mtu 4000");
-    let told = net.output("a", "ping -n -c 3 -i 0.1 -W 2 -M dont -s 8900 10.2.0.2");
-    assert!(told.contains(" 0% packet loss"), "{told}");
+    pass_in_fragments(&net);
     let snapshot = settled(&router);
     assert_conserved(&snapshot);
     let lan = snapshot.port("lan").unwrap();
