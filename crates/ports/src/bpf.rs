@@ -357,6 +357,16 @@ impl Assembler {
         self.emit(0x67, dst, 0, 0, value)
     }
 
+    /// The lower half of `dst` times `value`; the upper half becomes 0.
+    pub(crate) fn multiply_word(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0x24, dst, 0, 0, value)
+    }
+
+    /// The lower half of `dst` shifted right by `value`; the upper half becomes 0.
+    pub(crate) fn shift_word_right(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0x74, dst, 0, 0, value)
+    }
+
     /// `dst -= src`
     pub(crate) fn subtract(&mut self, dst: Reg, src: Reg) -> &mut Self {
         self.emit(0x1f, dst, src.0, 0, 0)

@@ -2,6 +2,7 @@
 //! the same at the ingress of the stack ([`crate::guard`]) and in the driver ([`crate::af_xdp`]).
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::IpAddr;
 
 use crate::bpf::{Assembler, FP, If, Label, Map, MapKind, Reg, Width};
@@ -27,23 +28,32 @@ const KEY: i16 = -16;
 const TYPE: i16 = -24;
 const STATION: i16 = -32;
 
-/// The addresses that the machine itself receives, as a map that programs look into.
+/// Bits of a place in the sieve.
+const SIEVE_BITS: u32 = 12;
+/// 2^32 divided by the golden ratio: neighbouring addresses get distant places.
+const GOLDEN: u32 = 0x9e37_79b9;
+
+/// A byte for each place of an address; zero where no local one has its place.
+type Sieve = [u8; 1 << SIEVE_BITS];
+
+/// The addresses that the machine itself receives, as maps that programs look into.
+///
+/// Nearly no frame in transit has the place of a local address. To find that out in the sieve is a
+/// load; to look for the whole address, a call that costs more than the rest of a program.
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {
+    sieve: Map,
     map: Map,
     known: BTreeSet<[u8; 16]>,
 }
 
 impl LocalAddresses {
     pub(crate) fn create(addresses: &[IpAddr]) -> Result<Self, PortError> {
+        let sieve = Map::create(MapKind::Array, 4, size_of::<Sieve>() as u32, 1, 0)?;
         let map = Map::create(MapKind::Hash, 16, 1, MAX_LOCAL as u32, 0)?;
-        let mut this = Self { map, known: BTreeSet::new() };
+        let mut this = Self { sieve, map, known: BTreeSet::new() };
         this.set(addresses)?;
         Ok(this)
-    }
-
-    pub(crate) const fn map(&self) -> &Map {
-        &self.map
     }
 
     /// Makes the map hold exactly `addresses`; one that is in the old and in the new set is known
@@ -58,6 +68,8 @@ impl LocalAddresses {
             });
         }
         let failed = |error| PortError::from_io("telling a BPF program a local address", error);
+        // The sieve lets all of both sets through while the other map changes.
+        self.sift(self.known.union(&wanted)).map_err(failed)?;
         // Both sets may fit and their union not.
         let crowded = self.known.union(&wanted).count() > MAX_LOCAL;
         for pass in if crowded { [false, true] } else { [true, false] } {
@@ -76,8 +88,19 @@ impl LocalAddresses {
                 }
             }
         }
+        self.sift(wanted.iter()).map_err(failed)?;
         self.known = wanted;
         Ok(())
+    }
+
+    /// Makes the sieve let these keys through.
+    fn sift<'a>(&self, keys: impl Iterator<Item = &'a [u8; 16]>) -> io::Result<()> {
+        let mut sieve: Sieve = [0; 1 << SIEVE_BITS];
+        for [.., a, b, c, d] in keys {
+            let end = u32::from_ne_bytes([*a, *b, *c, *d]);
+            sieve[(end.wrapping_mul(GOLDEN) >> (32 - SIEVE_BITS)) as usize] = 1;
+        }
+        self.sieve.insert(&0u32.to_ne_bytes(), &sieve)
     }
 }
 
@@ -131,8 +154,8 @@ pub(crate) fn protocol(asm: &mut Assembler, vlan: u16, ethertype: u16, load: i32
 
 /// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`.
 /// The program's argument is in register 6; 7 is used.
-pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: Label) {
-    let (r0, r2) = (Reg(0), Reg(2));
+pub(crate) fn transit(asm: &mut Assembler, local: &LocalAddresses, load: i32, otherwise: Label) {
+    let r2 = Reg(2);
     let tagged = asm.label();
     let known = asm.label();
     let v4 = asm.label();
@@ -183,14 +206,27 @@ pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: La
     );
 
     asm.place(look);
-    self::look(asm, local);
-    asm.jump_if(r0, If::NotEqual, 0, otherwise);
+    let foreign = asm.label();
+    asm.load(Width::B4, r2, FP, KEY + 12);
+    sift(asm, local, r2, foreign);
+    find(asm, local, otherwise);
+    asm.place(foreign);
 }
 
-/// Makes the key of the IPv4 address in `address`, as it lies in a packet.
-pub(crate) fn mapped(asm: &mut Assembler, address: Reg) {
+/// Goes on if the IPv4 address in `address`, as it lies in a packet, is not the machine's own; else
+/// to `otherwise`. Registers 0 to 5 are lost.
+pub(crate) fn foreign_ipv4(
+    asm: &mut Assembler,
+    local: &LocalAddresses,
+    address: Reg,
+    otherwise: Label,
+) {
+    let foreign = asm.label();
+    sift(asm, local, address, foreign);
     map_prefix(asm);
     asm.store_register(Width::B4, FP, KEY + 12, address);
+    find(asm, local, otherwise);
+    asm.place(foreign);
 }
 
 /// What every key of an IPv4 address begins with.
@@ -199,10 +235,19 @@ fn map_prefix(asm: &mut Assembler) {
     asm.store(Width::B4, FP, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
 }
 
-/// Looks the key up among the local addresses: register 0 is zero if it is none of them. Registers
-/// 1 to 5 are lost.
-pub(crate) fn look(asm: &mut Assembler, local: &Map) {
-    asm.map(Reg(1), local).copy(Reg(2), FP).add(Reg(2), i32::from(KEY)).call(MAP_LOOKUP);
+/// Goes to `foreign` if no local address ends in the four bytes in `end`, as they lie in a packet.
+/// `end`, which is neither register 1 nor 3, stays; these two are lost.
+fn sift(asm: &mut Assembler, local: &LocalAddresses, end: Reg, foreign: Label) {
+    let (r1, r3) = (Reg(1), Reg(3));
+    asm.copy(r3, end).multiply_word(r3, GOLDEN as i32).shift_word_right(r3, 32 - SIEVE_BITS as i32);
+    asm.map_value(r1, &local.sieve).add_register(r1, r3).load(Width::B1, r3, r1, 0);
+    asm.jump_if(r3, If::Equal, 0, foreign);
+}
+
+/// Goes to `found` if the key on the stack is a local address. Registers 0 to 5 are lost.
+fn find(asm: &mut Assembler, local: &LocalAddresses, found: Label) {
+    asm.map(Reg(1), &local.map).copy(Reg(2), FP).add(Reg(2), i32::from(KEY)).call(MAP_LOOKUP);
+    asm.jump_if(Reg(0), If::NotEqual, 0, found);
 }
 
 /// Copies `len` bytes at the offset in register 2 to the stack; goes to `otherwise` if the frame

@@ -117,7 +117,7 @@ fn load(
     let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
     let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
     let alive = options.heart.as_deref().map(|heart| (heart, site.workers));
-    let code = program::assemble(&station, local.map(), sockets, stamped, alive, options.own);
+    let code = program::assemble(&station, &local, sockets, stamped, alive, options.own);
     // Some drivers have another way for frames with this: only where it is needed.
     let flags = if site.pieces { XDP_HAS_FRAGS } else { 0 };
     let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, flags)?;

@@ -23,7 +23,7 @@
 
 use super::options::OwnFrames;
 use crate::bpf::{Assembler, FP, If, Label, Map, Reg, Width};
-use crate::classify::{self, LOAD_XDP, MAP_LOOKUP, half};
+use crate::classify::{self, LOAD_XDP, LocalAddresses, MAP_LOOKUP, half};
 use crate::heartbeat::{Heartbeat, KTIME_GET_NS, read_clock};
 
 const XDP_PASS: i32 = 2;
@@ -68,7 +68,7 @@ pub(super) type Alive<'a> = Option<(&'a Heartbeat, u32)>;
 /// ours by receive queue.
 pub(super) fn assemble(
     station: &Map,
-    local: &Map,
+    local: &LocalAddresses,
     sockets: &Map,
     stamped: Stamped<'_>,
     alive: Alive<'_>,
@@ -132,8 +132,14 @@ pub(super) fn assemble(
 /// The same decision for an IPv4 packet without a tag, which most are, read where it lies: each
 /// copy that a helper makes costs as much as all of this. Goes on if the packet is in transit, to
 /// `unusual` with anything else that may be, and to `pass` with what is not.
-fn untagged_ipv4(asm: &mut Assembler, station: &Map, local: &Map, unusual: Label, pass: Label) {
-    let (r0, r1, r2, r3, r4, r5, frame) = (Reg(0), Reg(1), Reg(2), Reg(3), Reg(4), Reg(5), Reg(6));
+fn untagged_ipv4(
+    asm: &mut Assembler,
+    station: &Map,
+    local: &LocalAddresses,
+    unusual: Label,
+    pass: Label,
+) {
+    let (r1, r2, r3, r4, r5, frame) = (Reg(1), Reg(2), Reg(3), Reg(4), Reg(5), Reg(6));
     let unicast = asm.label();
     asm.load(Width::B4, r2, frame, DATA).load(Width::B4, r3, frame, DATA_END);
     asm.copy(r1, r2).add(r1, END).jump_if_register(r1, If::Greater, r3, unusual);
@@ -149,9 +155,7 @@ fn untagged_ipv4(asm: &mut Assembler, station: &Map, local: &Map, unusual: Label
     asm.load(Width::B2, r4, r2, DESTINATION + 2).jump_if(r4, If::Equal, 0xffff, pass);
     asm.place(unicast);
     asm.load(Width::B4, r4, r2, DESTINATION);
-    classify::mapped(asm, r4);
-    classify::look(asm, local);
-    asm.jump_if(r0, If::NotEqual, 0, pass);
+    classify::foreign_ipv4(asm, local, r4, pass);
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Guard {
         let local = LocalAddresses::create(local)?;
         let state = Words::create(program::STATE)?;
         let load = |clock| {
-            let code = program::assemble(local.map(), state.map(), heart, clock);
+            let code = program::assemble(&local, state.map(), heart, clock);
             Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)
         };
         let link = match kind {
@@ -151,7 +151,7 @@ impl Guard {
         }
         let local = LocalAddresses::create(local)?;
         let state = Words::create(program::STATE)?;
-        let code = program::assemble(local.map(), state.map(), heart, KTIME_GET_COARSE_NS);
+        let code = program::assemble(&local, state.map(), heart, KTIME_GET_COARSE_NS);
         let program = Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)?;
         let attached = Attached::Link(Link::adopt_for(parcel, &program)?);
         Ok(Self { attached, local, state })

@@ -16,7 +16,7 @@
 //! working.
 
 use crate::bpf::{Assembler, If, Map, Reg, Width};
-use crate::classify::{self, LOAD_SKB};
+use crate::classify::{self, LOAD_SKB, LocalAddresses};
 use crate::heartbeat::Heartbeat;
 use crate::wrap;
 
@@ -35,7 +35,12 @@ pub(super) const DROPPED: i16 = 0;
 pub(super) const STATE: u32 = 8;
 
 /// `clock`: the helper that tells the time.
-pub(super) fn assemble(local: &Map, state: &Map, heart: &Heartbeat, clock: i32) -> Vec<u64> {
+pub(super) fn assemble(
+    local: &LocalAddresses,
+    state: &Map,
+    heart: &Heartbeat,
+    clock: i32,
+) -> Vec<u64> {
     let (r0, r1, r2, frame) = (Reg(0), Reg(1), Reg(2), Reg(6));
     let mut asm = Assembler::default();
     let pass = asm.label();

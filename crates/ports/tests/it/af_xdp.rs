@@ -1,7 +1,7 @@
 //! AF_XDP ports over veth pairs between namespaces. Needs root.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -224,6 +224,15 @@ fn what_is_for_the_machine_itself_goes_to_the_kernel() {
     p.send(&packet(mac, LOCAL, 4, 100));
     let rx = p.receive();
     assert_eq!(number_of(p.pool.bytes(&rx.frame)), 4);
+    p.pool.release(rx.frame);
+
+    // Others whose last four bytes are those of a local address are not local for that.
+    let alike = Ipv4Addr::from(TRANSIT).to_ipv6_compatible();
+    p.near.set_local(&[alike.into(), IpAddr::from(LOCAL)]).unwrap();
+    p.send(&packet(mac, LOCAL, 5, 100));
+    p.send(&packet(mac, TRANSIT, 6, 100));
+    let rx = p.receive();
+    assert_eq!(number_of(p.pool.bytes(&rx.frame)), 6);
     p.pool.release(rx.frame);
 }
 

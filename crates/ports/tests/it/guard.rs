@@ -107,6 +107,11 @@ fn a_new_address_is_local_at_once_and_an_old_one_no_longer() {
     assert!(reaches(&lab, "10.77.3.1"));
     guards[0].set_local(&local()).unwrap();
     assert!(!pings(&lab, "10.77.3.1") && reaches(&lab, "10.77.1.1"));
+    // Others whose last four bytes are those of a local address are not local for that.
+    let alike = ["fd77:9::10.77.2.2", "0.0.0.2"].map(|text| text.parse().unwrap());
+    guards[0].set_local(&[local(), alike.into()].concat()).unwrap();
+    assert!(!pings(&lab, "10.77.2.2") && !pings(&lab, "fd77:2::2"));
+    assert!(reaches(&lab, "10.77.1.1") && reaches(&lab, "fd77:1::1"));
     let many: Vec<IpAddr> = (0..5000u32).map(|i| IpAddr::from(i.to_be_bytes())).collect();
     assert!(guards[0].set_local(&many).unwrap_err().to_string().contains("0 to 4096"));
     assert!(reaches(&lab, "10.77.1.1"), "a refused set changes nothing");
