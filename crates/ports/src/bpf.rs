@@ -347,6 +347,11 @@ impl Assembler {
         self.emit(0x0f, dst, src.0, 0, 0)
     }
 
+    /// `dst /= value`, unsigned
+    pub(crate) fn divide(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0x37, dst, 0, 0, value)
+    }
+
     /// `dst %= value`, unsigned
     pub(crate) fn modulo(&mut self, dst: Reg, value: i32) -> &mut Self {
         self.emit(0x97, dst, 0, 0, value)

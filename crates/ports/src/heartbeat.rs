@@ -17,7 +17,7 @@ use evenkeel_core::Nanos;
 use crate::bpf::{Assembler, If, Label, MMAPABLE, Map, MapKind, Reg, Width};
 use crate::error::PortError;
 use crate::mapping::Mapping;
-use crate::sys::{ahead_of_the_kernel, keeper, monotonic_now};
+use crate::sys::{ahead_of_the_kernel, keeper, monotonic_now, tick_length};
 
 /// The most workers that a heartbeat has room for.
 pub const MAX_WORKERS: usize = 64;
@@ -25,14 +25,21 @@ pub const MAX_WORKERS: usize = 64;
 /// A worker stores the time when this part of the limit has passed since it did.
 const FRESH: u64 = 16;
 
-/// Each worker's word has a cache line of its own; all together are a page.
+/// Each worker has a cache line of its own; all together are a page.
 const STRIDE: usize = 64;
 const SIZE: usize = STRIDE * MAX_WORKERS;
+/// What lies in it, words of 64 bits: when the worker has beaten last, and what the programs have
+/// found out about that: which beat they have seen, and the last tick for which that counts.
+const BEAT: i16 = 0;
+const SEEN: i16 = 8;
+const UNTIL: i16 = 16;
 
 /// The helpers that read the clock: to the nanosecond, and to the last tick (Linux 5.11), which
 /// costs next to nothing.
 pub(crate) const KTIME_GET_NS: i32 = 5;
 pub(crate) const KTIME_GET_COARSE_NS: i32 = 160;
+/// That which counts ticks.
+const JIFFIES64: i32 = 118;
 
 /// Register 0 becomes the time as this process reads it, by one of the helpers above. Registers 1
 /// to 5 are lost.
@@ -158,20 +165,38 @@ impl Heartbeat {
     }
 
     /// Goes to `stale` if the worker whose queue this is has not beaten lately: that whose number
-    /// is the queue's, in `queue`, modulo their number. Registers 0 to 5 are lost.
+    /// is the queue's, in `queue`, modulo their number. Registers 0 to 5, 8 and 9 are lost.
+    ///
+    /// The clock is read once for each beat. From it follows until which tick the beat counts, and
+    /// the number of the tick is a load from memory, to which the kernel turns the call for it.
     pub(crate) fn owner_beats(&self, asm: &mut Assembler, queue: Reg, workers: u32, stale: Label) {
         let (r0, r1, r2) = (Reg(0), Reg(1), Reg(2));
-        let place = Reg(8);
-        asm.set(place, 0);
+        let (line, tick) = (Reg(8), Reg(9));
+        let (another, fresh) = (asm.label(), asm.label());
+        let limit = self.limit.0 as i32;
+        asm.map_value(line, &self.map);
         if workers > 1 {
             // The bound is for the verifier, which does not know what a remainder is.
-            asm.copy(place, queue).modulo(place, workers as i32).and(place, MAX_WORKERS as i32 - 1);
-            asm.shift_left(place, STRIDE.ilog2() as i32);
+            asm.copy(r1, queue).modulo(r1, workers as i32).and(r1, MAX_WORKERS as i32 - 1);
+            asm.shift_left(r1, STRIDE.ilog2() as i32).add_register(line, r1);
         }
+        asm.call(JIFFIES64).load(Width::B8, r1, line, BEAT).load(Width::B8, r2, line, SEEN);
+        asm.jump_if_register(r1, If::NotEqual, r2, another);
+        asm.load(Width::B8, r2, line, UNTIL).jump_if_register(r0, If::Greater, r2, stale);
+        asm.jump(fresh);
+
+        asm.place(another).copy(tick, r0);
         read_clock(asm, KTIME_GET_COARSE_NS);
-        asm.map_value(r1, &self.map).add_register(r1, place);
-        asm.load(Width::B8, r2, r1, 0).subtract(r0, r2);
-        asm.jump_if(r0, If::GreaterSigned, self.limit.0 as i32, stale);
+        asm.load(Width::B8, r1, line, BEAT).subtract(r0, r1);
+        asm.jump_if(r0, If::GreaterSigned, limit, stale);
+        asm.set(r2, limit)
+            .subtract(r2, r0)
+            .divide(r2, tick_length().0 as i32)
+            .add_register(tick, r2);
+        // In this order: another CPU that knows the beat knows how long it counts.
+        asm.store_register(Width::B8, line, UNTIL, tick);
+        asm.store_register(Width::B8, line, SEEN, r1);
+        asm.place(fresh);
     }
 }
 

@@ -3,11 +3,14 @@
 use std::sync::OnceLock;
 
 use evenkeel_core::Nanos;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
+
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 fn read(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    nanos(clock_gettime(clock))
 }
 
 /// The time since an origin that all processes of the machine share. Costs about 20 ns.
@@ -40,6 +43,11 @@ pub(crate) fn ahead_of_the_kernel() -> i64 {
     static AHEAD: OnceLock<i64> = OnceLock::new();
     let read = || std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     *AHEAD.get_or_init(|| monotonic_offset(&read()).unwrap_or(0))
+}
+
+/// From one tick of the kernel to the next, at which its coarse clocks go on: 1 to 10 ms.
+pub(crate) fn tick_length() -> Nanos {
+    Nanos(nanos(clock_getres(ClockId::MonotonicCoarse)))
 }
 
 /// `monotonic <seconds> <nanoseconds>`, a line of several.

@@ -14,7 +14,7 @@ mod tcp;
 mod timer;
 mod udp;
 
-pub(crate) use clock::ahead_of_the_kernel;
+pub(crate) use clock::{ahead_of_the_kernel, tick_length};
 pub use clock::{monotonic_now, realtime_minus_monotonic, thread_time};
 pub use keeper::Keeper;
 pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};

@@ -10,6 +10,7 @@ use crate::common::{Pulse, TestNet, available, beating, eventually, inside, leav
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, OwnFrames, XdpCommon, XdpPart};
+use evenkeel_ports::heartbeat::Beater;
 use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
@@ -110,6 +111,14 @@ impl Pair {
         let rx = self.receive();
         assert_eq!(self.pool.bytes(&rx.frame), frame);
         self.pool.release(rx.frame);
+    }
+
+    /// Sends a packet and expects that the kernel gets it.
+    fn is_passed_by(&mut self) {
+        self.send(&packet(self.near.mac(), TRANSIT, 0, 100));
+        std::thread::sleep(Duration::from_millis(20));
+        let got = self.near.rx_burst(&mut self.pool, monotonic_now(), &mut Vec::new(), 8);
+        assert_eq!(got, 0, "frames came here");
     }
 }
 
@@ -428,15 +437,26 @@ fn a_worker_that_hangs_leaves_its_frames_to_the_kernel() {
     }
     let (heart, pulse) = beating(500);
     let mut p = pair(AfXdpOptions { heart: Some(Arc::clone(&heart)), ..small() });
+    let sleep = |millis| std::thread::sleep(Duration::from_millis(millis));
     p.passes(1);
     drop(pulse);
-    std::thread::sleep(Duration::from_millis(520));
-    let frame = packet(p.near.mac(), TRANSIT, 0, 100);
-    p.send(&frame);
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 8), 0);
-    let _pulse = Pulse::of(&heart);
+    sleep(520);
+    p.is_passed_by();
+    let pulse = Pulse::of(&heart);
     p.passes(2);
+    // What counts is how old the last beat is, whenever the first frame after it comes, if any.
+    drop(pulse);
+    for before in [400, 0] {
+        let _beater = Beater::new(Arc::clone(&heart), 0);
+        sleep(before);
+        if before > 0 {
+            p.passes(3);
+        }
+        sleep(520 - before);
+        p.is_passed_by();
+    }
+    let _pulse = Pulse::of(&heart);
+    p.passes(4);
 }
 
 /// Two namespaces with one veth pair of so many queues; the port in `a`.
