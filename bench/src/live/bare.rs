@@ -36,7 +36,8 @@ impl Bare {
             let ports = opened.map_err(|error| error.to_string()).and_then(|()| {
                 // As a router in mode `busy` has them.
                 let mut open = |name| {
-                    let options = AfXdpOptions { stamp_every: 8, ..AfXdpOptions::default() };
+                    let stamp_every = AfXdpOptions::STAMP_WHEN_POLLED;
+                    let options = AfXdpOptions { stamp_every, ..AfXdpOptions::default() };
                     AfXdpPort::open(name, options, &mut pool, &[])
                         .map_err(|error| error.to_string())
                 };

@@ -85,6 +85,9 @@ impl Default for AfXdpOptions {
 }
 
 impl AfXdpOptions {
+    /// [`stamp_every`](Self::stamp_every) of a port that is asked all the time.
+    pub const STAMP_WHEN_POLLED: u32 = 16;
+
     /// Slots of each ring with so many queues.
     #[must_use]
     pub fn ring_of(&self, queues: usize) -> u32 {

@@ -15,9 +15,6 @@ use crate::error::StartError;
 use crate::handover::PortTransition;
 use crate::worker::Worker;
 
-/// In mode `busy` one in so many frames has a stamp of the kernel's.
-const BUSY_STAMPS: u32 = 8;
-
 /// Which side of its interface an inline port is; `None`: it is routed.
 pub(super) const fn side_of(attach: Attach) -> Option<Side> {
     match attach {
@@ -177,7 +174,8 @@ impl WorkerBuilder<'_> {
         // Half of the buffers wait for frames, the others hold them.
         let buffers = Some(pipeline.pool_mut().buffers() / 2 / config.ports.len().max(1));
         // A worker that asks all the time needs few stamps to know when a frame has come.
-        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
+        let polled = config.router.mode == Mode::Busy;
+        let stamp_every = if polled { AfXdpOptions::STAMP_WHEN_POLLED } else { 1 };
         let heart = Some(Arc::clone(beater.heart()));
         let own = config.exchange_at(port).map(|(vlan, ethertype)| OwnFrames { vlan, ethertype });
         let busy_poll = config.router.busy_poll.is_some();
