@@ -17,9 +17,9 @@
 //!
 //! The stamp is our monotonic clock, put before the frame as metadata: [`STAMP`] bytes,
 //! the clock and the clock combined with a constant, by which leftovers of an earlier frame are
-//! told apart where a driver knows no metadata. It costs the sender's CPU a third of all that the
-//! program does, and a cache line that goes from one CPU to the other; so a port that is polled all
-//! the time asks for some stamps only.
+//! told apart where a driver knows no metadata. It costs the sender's CPU two calls, and a cache
+//! line that goes from one CPU to the other; so a port that is polled all the time asks for some
+//! stamps only.
 
 use super::options::OwnFrames;
 use crate::bpf::{Assembler, FP, If, Label, Map, Reg, Width};
