@@ -66,7 +66,7 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Waits until `condition` holds, for at most ten seconds.
+/// Waits until `condition` holds, for at most twenty seconds.
 ///
 /// # Panics
 /// If it does not.
@@ -74,12 +74,16 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     eventually_some(what, || condition().then_some(()));
 }
 
-/// Repeats `check` until it gives something, for at most ten seconds.
+/// Longer than a process waits for the kernel's lock of all interfaces while namespaces of other
+/// tests are taken down. Who promises to be faster measures it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Repeats `check` until it gives something, for at most twenty seconds.
 ///
 /// # Panics
 /// If it never does.
 pub fn eventually_some<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = check() {
             return value;
