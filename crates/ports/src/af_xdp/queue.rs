@@ -31,6 +31,12 @@ pub(super) struct Queue {
     pub(super) endless: bool,
 }
 
+/// Which buffer an address lies in, and where in it. Both sizes that there are (2048 and 4096
+/// bytes) are powers of two, and each frame would wait for a division.
+const fn place(address: u64, buffer: usize) -> (u32, usize) {
+    ((address >> buffer.trailing_zeros()) as u32, address as usize & (buffer - 1))
+}
+
 impl Queue {
     /// A queue whose socket has been opened, for a pool of so many buffers.
     pub(super) fn new(socket: XdpSocket, buffers: usize) -> Self {
@@ -127,10 +133,9 @@ impl Queue {
         buffer: usize,
         received: libc::xdp_desc,
     ) -> (Frame, Option<Nanos>) {
-        let (index, offset) =
-            (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
-        self.returned(index as u32);
-        let Some(frame) = pool.adopt(index as u32, offset, received.len as usize) else {
+        let (index, offset) = place(received.addr, buffer);
+        self.returned(index);
+        let Some(frame) = pool.adopt(index, offset, received.len as usize) else {
             unreachable!("the kernel writes inside the buffers it was given");
         };
         let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp).map(Nanos);
@@ -211,7 +216,7 @@ impl Queue {
         }
         let mut taken = 0;
         while let Some(address) = self.socket.completion.next() {
-            let index = (address / buffer as u64) as u32;
+            let (index, _) = place(address, buffer);
             self.returned(index);
             pool.returned(index);
             taken += 1;
