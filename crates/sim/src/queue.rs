@@ -1,13 +1,20 @@
 //! The events to come, in the order of their times; those of one instant in the order in which they
 //! were told.
 //!
-//! A timing wheel of wheels (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, 1987) that
-//! jumps to what comes next instead of turning. Since time never goes back, an event need not be
-//! compared with others when it is told: it is put aside by the highest digit, to base 64, in which
-//! its time differs from the present. When that digit's turn comes, what lies there is put aside
-//! again by its lower digits. So an event is moved once per digit at most, mostly once or twice in
-//! all. Moves keep the order, so that events of one instant stay in the order in which they were
-//! told without a number of their own.
+//! Since time never goes back, an event need not be compared with others when it is told: it is put
+//! into a slot by its time, behind what was told before.
+//!
+//! - Most is due within milliseconds. That lies in a *ring* of slots of 4 us each, which reaches to
+//!   the end of the next *window* of 17 ms at least: a calendar (Brown: Calendar Queues, 1988). An
+//!   event is mostly alone in its slot, and then it is put there and taken from there, and that was
+//!   all.
+//! - Events that share a slot of the ring are put aside again when its turn comes, and what lies
+//!   beyond the ring is when the next window's turn comes. Both lie in wheels of wheels (Varghese,
+//!   Lauck: Hashed and Hierarchical Timing Wheels, 1987), by the highest digit, to base 64, in
+//!   which their number differs from the present one.
+//!
+//! Where an event lies follows from its time and the present. So all of an instant lie in the same
+//! list, in the order in which they were told, and moves keep that order.
 
 use evenkeel_core::Nanos;
 
@@ -29,16 +36,25 @@ pub(crate) enum Event {
     End(u32),
 }
 
+/// log2 of the nanoseconds of a slot of the ring.
+const GRAIN: u32 = 12;
+/// log2 of the nanoseconds of a window. The ring holds two.
+const WINDOW: u32 = 24;
+const RING: usize = 1 << (WINDOW + 1 - GRAIN);
 /// log2 of the slots of a wheel.
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
-/// Digits of a time.
-const WHEELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
+/// Digits of a time within a slot of the ring.
+const FINE: usize = GRAIN.div_ceil(DIGIT) as usize;
+/// Digits of the number of a window.
+const FAR: usize = (u64::BITS - WINDOW).div_ceil(DIGIT) as usize;
+const WORD: usize = u64::BITS as usize;
+const WORDS: usize = RING / WORD;
 
-/// No event.
-const NONE: u32 = u32::MAX;
+/// No event: the first of all places is none's.
+const NONE: u32 = 0;
 
-/// An event with its time, and the place of the next one in its list: 24 bytes.
+/// An event with its time: 24 bytes. Lists are rings: the last one's `next` is the first.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     at: Nanos,
@@ -46,35 +62,73 @@ struct Waiting {
     next: u32,
 }
 
-/// Events in the order in which they were told: the places of the first and of the last.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
+impl Waiting {
+    const NOBODY: Self = Self { at: Nanos::ZERO, event: Event::Router(0), next: NONE };
 }
 
-impl List {
-    const EMPTY: Self = Self { first: NONE, last: NONE };
+/// Lists by the highest digit in which a number differs from the present one, and by that digit.
+/// All numbers of a wheel have the higher digits of the present one, and none has a digit there
+/// that is the present one's or below.
+#[derive(Debug)]
+struct Wheels<const N: usize> {
+    /// The last event of each list.
+    slots: [[u32; SLOTS]; N],
+    /// Which slots of a wheel are not empty.
+    filled: [u64; N],
+}
+
+impl<const N: usize> Wheels<N> {
+    const EMPTY: Self = Self { slots: [[NONE; SLOTS]; N], filled: [0; N] };
+
+    /// The wheel and the slot of a number that differs from the present one.
+    fn place(number: u64, present: u64) -> (usize, usize) {
+        let wheel = (number ^ present).ilog2() / DIGIT;
+        (wheel as usize, (number >> (wheel * DIGIT)) as usize % SLOTS)
+    }
+
+    /// The list for such a number.
+    fn list(&mut self, number: u64, present: u64) -> &mut u32 {
+        let (wheel, slot) = Self::place(number, present);
+        self.filled[wheel] |= 1 << slot;
+        &mut self.slots[wheel][slot]
+    }
+
+    /// Empties the list of such a number.
+    fn take(&mut self, number: u64, present: u64) -> u32 {
+        let (wheel, slot) = Self::place(number, present);
+        self.filled[wheel] &= !(1 << slot);
+        std::mem::replace(&mut self.slots[wheel][slot], NONE)
+    }
+
+    /// The list with the least numbers, and its wheel.
+    fn first(&self) -> Option<(u32, u32)> {
+        let (wheel, filled) = (0..).zip(&self.filled).find(|(_, filled)| **filled != 0)?;
+        Some((wheel, self.slots[wheel as usize][filled.trailing_zeros() as usize]))
+    }
 }
 
 /// A queue of events.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// The present: that of the event taken last.
+    /// The present: that of the event taken last, or later if nothing happens until then.
     now: Nanos,
-    /// Events of the present.
-    due: List,
-    /// Later events: by the highest digit in which they differ from the present, and by that digit.
-    /// Those of a wheel have the higher digits of the present, and there is none whose digit is the
-    /// present's or below.
-    slots: Box<[[List; SLOTS]; WHEELS]>,
-    /// Which slots of a wheel are not empty, and which wheels.
-    filled: [u64; WHEELS],
-    wheels: u32,
-    /// All events that wait. They stay where they are when they go from list to list. The places of
-    /// those that have happened are a list, too.
-    waiting: Vec<Waiting>,
+    /// Events of the present, as all lists by the last of them.
+    due: u32,
+    /// Places among those that wait whose events have happened.
     free: u32,
+    /// The window of the present, and the last one whose events are in the ring.
+    window: u64,
+    reached: u64,
+    /// Events up to the end of the next window, but those that would lie in the present slot; and
+    /// which slots are not empty.
+    ring: Box<[u32; RING]>,
+    filled: Box<[u64; WORDS]>,
+    /// Events of the present slot, by their time.
+    fine: Wheels<FINE>,
+    /// Events beyond the ring, by their window.
+    far: Box<Wheels<FAR>>,
+    /// All events that wait. They stay where they are when they go from list to list.
+    waiting: Vec<Waiting>,
     told: u64,
 }
 
@@ -82,12 +136,15 @@ impl Default for EventQueue {
     fn default() -> Self {
         Self {
             now: Nanos::ZERO,
-            due: List::EMPTY,
-            slots: Box::new([[List::EMPTY; SLOTS]; WHEELS]),
-            filled: [0; WHEELS],
-            wheels: 0,
-            waiting: Vec::new(),
+            due: NONE,
             free: NONE,
+            window: 0,
+            reached: 1,
+            ring: Box::new([NONE; RING]),
+            filled: Box::new([0; WORDS]),
+            fine: Wheels::EMPTY,
+            far: Box::new(Wheels::EMPTY),
+            waiting: vec![Waiting::NOBODY],
             told: 0,
         }
     }
@@ -103,7 +160,7 @@ impl EventQueue {
         let (at, place) = (at.max(self.now), self.free);
         let waiting = &mut self.waiting[place as usize];
         self.free = waiting.next;
-        *waiting = Waiting { at, event, next: NONE };
+        *waiting = Waiting { at, event, next: place };
         self.told += 1;
         self.put(at, place);
     }
@@ -112,27 +169,28 @@ impl EventQueue {
     #[cold]
     fn make_place(&mut self) {
         self.free = self.waiting.len() as u32;
-        self.waiting.push(Waiting { at: Nanos::ZERO, event: Event::Router(0), next: NONE });
+        self.waiting.push(Waiting::NOBODY);
     }
 
-    /// Puts the event at `place`, behind which there is none, where its time belongs.
+    /// Puts the event at `place`, a list of its own, where its time belongs.
     #[inline]
     fn put(&mut self, at: Nanos, place: u32) {
-        let list = match (at.0 ^ self.now.0).checked_ilog2() {
-            None => &mut self.due,
-            Some(bit) => {
-                let wheel = bit / DIGIT;
-                let slot = (at.0 >> (wheel * DIGIT)) as usize % SLOTS;
-                self.filled[wheel as usize] |= 1 << slot;
-                self.wheels |= 1 << wheel;
-                &mut self.slots[wheel as usize][slot]
-            }
+        let list = if (at.0 >> WINDOW) - self.window > 1 {
+            self.far.list(at.0 >> WINDOW, self.reached)
+        } else if (at.0 ^ self.now.0) >> GRAIN != 0 {
+            let slot = slot_of(at);
+            self.filled[slot / WORD] |= 1 << (slot % WORD);
+            &mut self.ring[slot]
+        } else if at != self.now {
+            self.fine.list(at.0, self.now.0)
+        } else {
+            &mut self.due
         };
-        match list.first {
-            NONE => list.first = place,
-            _ => self.waiting[list.last as usize].next = place,
+        let last = std::mem::replace(list, place);
+        if last != NONE {
+            let first = std::mem::replace(&mut self.waiting[last as usize].next, place);
+            self.waiting[place as usize].next = first;
         }
-        list.last = place;
     }
 
     /// The present.
@@ -141,61 +199,156 @@ impl EventQueue {
     }
 
     /// Makes the time of the next event the present, unless it is after `until`: then there is
-    /// nothing to be taken.
+    /// nothing to be taken, and nothing may be told before `until`.
     #[inline]
     pub(crate) fn go_on(&mut self, until: Nanos) -> bool {
-        if self.due.first != NONE {
+        if self.due != NONE {
             return self.now <= until;
         }
-        let wheel = self.wheels.trailing_zeros() as usize;
-        let Some(filled) = self.filled.get_mut(wheel) else { return false };
-        let slot = filled.trailing_zeros() as usize;
-        // The earliest is here, and all of its instant with it.
-        let list = &mut self.slots[wheel][slot];
-        let List { first, last } = *list;
-        let mut earliest = self.waiting[first as usize].at;
-        let mut place = first;
-        while place != last {
-            let waiting = &self.waiting[place as usize];
-            (earliest, place) = (earliest.min(waiting.at), waiting.next);
+        if self.fine.filled == [0; FINE]
+            && let Some(slot) = self.first_of_ring()
+        {
+            let last = self.ring[slot];
+            let Waiting { at, next, .. } = self.waiting[last as usize];
+            if next == last {
+                if at > until {
+                    return false;
+                }
+                self.empty(slot);
+                self.advance(at);
+                self.due = last;
+                return true;
+            }
         }
-        earliest = earliest.min(self.waiting[last as usize].at);
-        if earliest > until {
-            return false;
-        }
-        self.now = earliest;
-        *list = List::EMPTY;
-        *filled &= !(1 << slot);
-        if *filled == 0 {
-            self.wheels &= !(1 << wheel);
-        }
-        if first == last {
-            self.due = List { first, last };
-        } else {
-            self.spread(first);
-        }
-        true
+        self.go_on_by_parts(until)
     }
 
-    /// Takes a list apart whose events share the digit that they were put aside by, and the higher
-    /// ones, with the present: all go to lower wheels.
-    fn spread(&mut self, first: u32) {
-        let mut place = first;
-        while let Some(waiting) = self.waiting.get_mut(place as usize) {
-            let (at, next) = (waiting.at, std::mem::replace(&mut waiting.next, NONE));
+    /// The slot of the ring whose turn comes first.
+    #[inline]
+    fn first_of_ring(&self) -> Option<usize> {
+        let present = slot_of(self.now);
+        let mut nth = present / WORD;
+        let mut word = self.filled[nth] & u64::MAX << (present % WORD);
+        while word == 0 {
+            nth = (nth + 1) % WORDS;
+            word = self.filled[nth];
+            // All around: what lies before the present slot in its word comes last.
+            if word == 0 && nth == present / WORD {
+                return None;
+            }
+        }
+        Some(nth * WORD + word.trailing_zeros() as usize)
+    }
+
+    fn empty(&mut self, slot: usize) {
+        self.ring[slot] = NONE;
+        self.filled[slot / WORD] &= !(1 << (slot % WORD));
+    }
+
+    /// Time goes on up to `at`, before which nothing happens.
+    #[inline]
+    fn advance(&mut self, at: Nanos) {
+        self.now = at;
+        if at.0 >> WINDOW != self.window {
+            self.turn();
+        }
+    }
+
+    /// A window begins: what lies in it and in the next one comes into the ring.
+    #[cold]
+    fn turn(&mut self) {
+        self.window = self.now.0 >> WINDOW;
+        for window in [self.window, self.window + 1] {
+            if window > self.reached {
+                let last = self.far.take(window, self.reached);
+                self.reached = window;
+                self.spread(last);
+            }
+        }
+    }
+
+    /// As [`Self::go_on`], when the next event shares its slot with others or lies beyond the ring.
+    #[inline(never)]
+    fn go_on_by_parts(&mut self, until: Nanos) -> bool {
+        while self.due == NONE {
+            if let Some((wheel, last)) = self.fine.first() {
+                let Waiting { at, next, .. } = self.waiting[last as usize];
+                // The last digit tells all of an instant from others.
+                let whole = next == last || wheel == 0;
+                let at = if whole { at } else { begin(at, wheel * DIGIT) };
+                if at > until {
+                    return false;
+                }
+                let filled = &mut self.fine.filled[wheel as usize];
+                let slot = filled.trailing_zeros();
+                *filled &= !(1 << slot);
+                self.fine.slots[wheel as usize][slot as usize] = NONE;
+                self.now = at;
+                if whole {
+                    self.due = last;
+                } else {
+                    self.spread(last);
+                }
+            } else if let Some(slot) = self.first_of_ring() {
+                let last = self.ring[slot];
+                let at = begin(self.waiting[last as usize].at, GRAIN);
+                if at > until {
+                    return false;
+                }
+                self.empty(slot);
+                self.advance(at);
+                self.spread(last);
+            } else if let Some((_, last)) = self.far.first() {
+                let at = self.earliest(last);
+                if at > until {
+                    return false;
+                }
+                self.advance(at);
+            } else {
+                return false;
+            }
+        }
+        self.now <= until
+    }
+
+    /// The earliest time in a list.
+    fn earliest(&self, last: u32) -> Nanos {
+        let Waiting { mut at, next: mut place, .. } = self.waiting[last as usize];
+        while place != last {
+            let waiting = &self.waiting[place as usize];
+            (at, place) = (at.min(waiting.at), waiting.next);
+        }
+        at
+    }
+
+    /// Takes a list apart: each of its events is put where it belongs now.
+    fn spread(&mut self, last: u32) {
+        let mut place = self.waiting[last as usize].next;
+        while place != NONE {
+            let waiting = &mut self.waiting[place as usize];
+            let (at, next) = (waiting.at, std::mem::replace(&mut waiting.next, place));
             self.put(at, place);
-            place = next;
+            place = if place == last { NONE } else { next };
         }
     }
 
     /// Takes the next event of the present.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let place = self.due.first;
-        let waiting = self.waiting.get_mut(place as usize)?;
-        self.due.first = std::mem::replace(&mut waiting.next, self.free);
+        let last = self.due;
+        if last == NONE {
+            return None;
+        }
+        let place = self.waiting[last as usize].next;
+        let waiting = &mut self.waiting[place as usize];
+        let (event, next) = (waiting.event, std::mem::replace(&mut waiting.next, self.free));
         self.free = place;
-        Some(waiting.event)
+        if place == last {
+            self.due = NONE;
+        } else {
+            self.waiting[last as usize].next = next;
+        }
+        Some(event)
     }
 
     /// Something was told that needed no place here.
@@ -207,6 +360,16 @@ impl EventQueue {
     pub(crate) const fn told(&self) -> u64 {
         self.told
     }
+}
+
+/// Where a time lies in the ring.
+const fn slot_of(at: Nanos) -> usize {
+    (at.0 >> GRAIN) as usize % RING
+}
+
+/// The time with its last `bits` bits cleared.
+const fn begin(at: Nanos, bits: u32) -> Nanos {
+    Nanos(at.0 >> bits << bits)
 }
 
 #[cfg(test)]
@@ -242,8 +405,8 @@ mod tests {
         /// Against a sorted list, with events told while others are taken.
         #[test]
         fn it_is_a_stable_sort_by_time(
-            told in prop::collection::vec((prop_oneof![0u64..4, 0u64..5_000, 0u64..u64::MAX / 4],
-                0u8..3), 1..200),
+            told in prop::collection::vec((prop_oneof![0u64..4, 0u64..5_000, 0u64..1 << 26,
+                (0u64..4).prop_map(|n| (1 << WINDOW) + n), 0u64..u64::MAX / 4], 0u8..3), 1..200),
         ) {
             let (mut queue, mut expected) = (EventQueue::default(), Vec::new());
             let (mut now, mut taken) = (Nanos::ZERO, Vec::new());
