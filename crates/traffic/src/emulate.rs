@@ -112,6 +112,9 @@ pub struct Emulator {
     /// When the wire is free, and by how many bit-nanoseconds that is later than exact.
     free: Nanos,
     owed: u64,
+    /// The last number of bit-nanoseconds that was divided by the rate, and what came out: packets
+    /// are mostly as long as the one before.
+    divided: (u64, u64),
     /// The latest arrival of a packet that keeps its place.
     latest: Nanos,
     counters: EmulatorCounters,
@@ -151,6 +154,7 @@ impl Emulator {
             departures: VecDeque::new(),
             free: Nanos::ZERO,
             owed: 0,
+            divided: (0, 0),
             latest: Nanos::ZERO,
             counters: EmulatorCounters::default(),
         })
@@ -214,7 +218,11 @@ impl Emulator {
         // What the last packet was told too late is taken off this one. Frames are shorter than
         // 2^31 bytes, and what is owed is below the rate.
         let bits = wire_len.0.saturating_mul(BYTE);
-        let time = bits.saturating_sub(self.owed).div_ceil(rate.0);
+        let rest = bits.saturating_sub(self.owed);
+        if rest != self.divided.0 {
+            self.divided = (rest, rest.div_ceil(rate.0));
+        }
+        let time = self.divided.1;
         self.owed = (time * rate.0 + self.owed).saturating_sub(bits);
         self.free = self.free.saturating_add(Nanos(time));
         self.departures.push_back(self.free);
