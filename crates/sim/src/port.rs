@@ -141,14 +141,16 @@ impl Port for SimPort {
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        let (taken, before) = (frames.len(), self.tx.len());
-        self.tx.extend(frames.iter().map(|frame| SimFrame::of(pool.bytes(frame))));
-        let lengths = self.tx[before..].iter().map(|frame| u64::from(frame.len));
-        self.counters.tx_bytes += lengths.sum::<u64>();
-        self.counters.tx_frames += taken as u64;
+        let (taken, mut bytes) = (frames.len(), 0);
         while let Some(frame) = frames.pop_front() {
+            let sent = pool.bytes(&frame);
+            bytes += sent.len() as u64;
+            // Extended by one: with a push it would be copied twice.
+            self.tx.extend(Some(SimFrame::of(sent)));
             pool.release(frame);
         }
+        self.counters.tx_bytes += bytes;
+        self.counters.tx_frames += taken as u64;
         taken
     }
 

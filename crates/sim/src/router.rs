@@ -101,7 +101,11 @@ impl SimRouter {
             self.receiving.sort_unstable();
         }
         let round = self.pipeline.round_of(now, &mut self.ports, self.receiving.iter().copied());
-        self.receiving.retain(|port| !self.ports[*port].rx.is_empty());
+        if round.more {
+            self.receiving.retain(|port| !self.ports[*port].rx.is_empty());
+        } else {
+            self.receiving.clear();
+        }
         round
     }
 
