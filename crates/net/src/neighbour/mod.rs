@@ -365,7 +365,13 @@ impl<H> NeighbourTable<H> {
 
     /// When to call [`expire`](Self::expire) next; `None` if nothing is unresolved. Constant time.
     #[must_use]
+    #[inline]
     pub fn next_deadline(&self) -> Option<Nanos> {
+        if self.slots.unresolved() == 0 { None } else { self.first_deadline() }
+    }
+
+    /// When the first of those that are unresolved falls due.
+    fn first_deadline(&self) -> Option<Nanos> {
         let due = |at: u32| match self.slots.get(at).status {
             Status::Incomplete(until) | Status::Failed(until) => Some(until),
             Status::Known(_) | Status::Free => None,
