@@ -107,7 +107,11 @@ fn add_traffic(
                 let recording =
                     recording::read(path).map_err(|error| TrafficError::from(error).of(traffic))?;
                 engine.notes.push(recording.told(path));
-                Schedule::Replay(Replay::new(recording.packets, traffic.start, traffic.stop))
+                Schedule::Replay(Box::new(Replay::new(
+                    recording.packets,
+                    traffic.start,
+                    traffic.stop,
+                )))
             }
             SourceKind::Tcp => {
                 connection::add(engine, scenario, number, traffic, flow)?;

@@ -18,8 +18,9 @@ pub(crate) const ETHERNET: usize = 14;
 /// Bytes of a frame that travel.
 pub(crate) const FRAME_HEAD: usize = ETHERNET + HEAD;
 
-/// A frame on its way between two nodes.
+/// A frame on its way between two nodes. It lies in two lines of memory, not in parts of three.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct SimFrame {
     /// Its first bytes.
     pub(crate) bytes: [u8; FRAME_HEAD],
@@ -57,8 +58,17 @@ impl SimFrame {
     }
 }
 
-/// A port of a router. Always up, never without room.
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    frames: u64,
+    bytes: u64,
+}
+
+/// A port of a router. Always up, never without room. What a frame needs of it lies in two lines of
+/// memory.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct SimPort {
     name: String,
     mac: [u8; 6],
@@ -67,13 +77,17 @@ pub(crate) struct SimPort {
     pub(crate) rx: Vec<SimFrame>,
     /// Frames that have left.
     pub(crate) tx: Vec<SimFrame>,
-    counters: PortCounters,
+    received: Carried,
+    sent: Carried,
+    /// What was dropped.
+    lost: Box<PortCounters>,
 }
 
 impl SimPort {
     pub(crate) fn new(name: &str, mac: [u8; 6], mtu: u32) -> Self {
-        let (rx, tx) = (Vec::new(), Vec::new());
-        Self { name: name.to_owned(), mac, mtu, rx, tx, counters: PortCounters::default() }
+        let (rx, tx, nothing) = (Vec::new(), Vec::new(), Carried::default());
+        let (received, sent, lost) = (nothing, nothing, Box::default());
+        Self { name: name.to_owned(), mac, mtu, rx, tx, received, sent, lost }
     }
 
     /// The interface's name.
@@ -97,11 +111,11 @@ impl SimPort {
         for arrived in self.rx.iter().take(max) {
             taken += 1;
             let Some(mut frame) = pool.alloc() else {
-                self.counters.drop_one(Reason::NoBuffer);
+                self.lost.drop_one(Reason::NoBuffer);
                 continue;
             };
             let Some(bytes) = pool.extend(&mut frame, arrived.len as usize) else {
-                self.counters.drop_one(Reason::FrameTooLong);
+                self.lost.drop_one(Reason::FrameTooLong);
                 pool.release(frame);
                 continue;
             };
@@ -110,8 +124,8 @@ impl SimPort {
                 Some(head) => *head = arrived.bytes,
                 None => bytes.copy_from_slice(&arrived.bytes[..bytes.len()]),
             }
-            self.counters.rx_frames += 1;
-            self.counters.rx_bytes += u64::from(arrived.len);
+            self.received.frames += 1;
+            self.received.bytes += u64::from(arrived.len);
             out.push(RxFrame::new(frame, now));
         }
         if taken < self.rx.len() {
@@ -149,8 +163,8 @@ impl Port for SimPort {
             self.tx.extend(Some(SimFrame::of(sent)));
             pool.release(frame);
         }
-        self.counters.tx_bytes += bytes;
-        self.counters.tx_frames += taken as u64;
+        self.sent.bytes += bytes;
+        self.sent.frames += taken as u64;
         taken
     }
 
@@ -171,6 +185,12 @@ impl Port for SimPort {
     }
 
     fn counters(&mut self) -> PortCounters {
-        self.counters
+        PortCounters {
+            rx_frames: self.received.frames,
+            rx_bytes: self.received.bytes,
+            tx_frames: self.sent.frames,
+            tx_bytes: self.sent.bytes,
+            ..*self.lost
+        }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum Schedule {
     /// Many that come and go.
     Flows(Box<FlowArrivals>),
     /// A recording.
-    Replay(Replay),
+    Replay(Box<Replay>),
 }
 
 /// Where packets go and where they say they come from.
@@ -36,17 +36,18 @@ impl Addresses {
     }
 }
 
-/// A source on its host.
+/// A source on its host. Only what each of its packets needs: there may be many sources, whose
+/// turns come far apart.
 pub(crate) struct Sender {
     pub(crate) traffic: u32,
     /// The direction of a wire it sends into.
     pub(crate) direction: u32,
     schedule: Schedule,
-    addresses: Addresses,
-    party: Option<Party>,
+    /// What another flow's frames are made from.
+    template: Box<(Addresses, Option<Party>)>,
     /// The frame of the packet that is due, and where its stamp is.
     frame: SimFrame,
-    stamp_at: usize,
+    stamp_at: u16,
     /// Its length, the number of its flow, and the ports of that.
     due: (Bytes, u64),
     ports: (u16, u16),
@@ -86,18 +87,8 @@ impl Sender {
         let first = numbered(addresses, party.as_ref(), 0);
         let (frame, stamp_at) = frame_of(&first, size);
         let (due, ports) = ((size, 0), first.ports());
-        Self {
-            traffic,
-            direction,
-            schedule,
-            addresses,
-            party,
-            frame,
-            stamp_at,
-            due,
-            ports,
-            sent: 0,
-        }
+        let template = Box::new((addresses, party));
+        Self { traffic, direction, schedule, template, frame, stamp_at, due, ports, sent: 0 }
     }
 
     /// When the next packet is due, which is to be sent then; `None`: there is none. To be called
@@ -110,13 +101,13 @@ impl Sender {
         };
         let (at, ip_len) = (at.max(now), ip_len.max(SHORTEST));
         if (ip_len, flow) != self.due {
-            let addresses = numbered(self.addresses, self.party.as_ref(), flow);
+            let addresses = numbered(self.template.0, self.template.1.as_ref(), flow);
             (self.due, self.ports) = ((ip_len, flow), addresses.ports());
             (self.frame, self.stamp_at) = frame_of(&addresses, ip_len);
         }
         // Long before the frame is copied: a copy would wait for pieces that were just written.
         Stamp { flow: self.traffic, seq: self.sent, at }
-            .write(&mut self.frame.bytes[self.stamp_at..]);
+            .write(&mut self.frame.bytes[usize::from(self.stamp_at)..]);
         self.sent += 1;
         Some(at)
     }
@@ -143,7 +134,8 @@ impl Sender {
     }
 }
 
-fn frame_of(addresses: &Addresses, size: Bytes) -> (SimFrame, usize) {
+fn frame_of(addresses: &Addresses, size: Bytes) -> (SimFrame, u16) {
     let Addresses { ethernet, source, destination, dscp } = *addresses;
-    header::udp(ethernet, source, destination, dscp, size.0 as u32)
+    let (frame, stamp_at) = header::udp(ethernet, source, destination, dscp, size.0 as u32);
+    (frame, stamp_at as u16)
 }

@@ -106,7 +106,8 @@ pub struct EmulatorCounters {
 #[derive(Clone, Debug)]
 pub struct Emulator {
     config: EmulatorConfig,
-    dice: Dice,
+    /// Elsewhere: most wires need none, and what every packet needs lies closer together.
+    dice: Box<Dice>,
     /// When each packet that waits or is on the wire has left it; only with a rate.
     departures: VecDeque<Nanos>,
     /// When the wire is free, and by how many bit-nanoseconds that is later than exact.
@@ -149,7 +150,7 @@ impl Emulator {
         let config = EmulatorConfig { queue, ..config };
         Ok(Self {
             config,
-            dice: Dice::new(seed, stream),
+            dice: Box::new(Dice::new(seed, stream)),
             // Most wires are far from having as many packets as their queue takes.
             departures: VecDeque::new(),
             free: Nanos::ZERO,
