@@ -38,6 +38,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     }
 
     fn run_due(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
+        if self.start == Start::Full {
+            self.stream(now, sink);
+        }
         loop {
             let at = self.next_event();
             if at > now || at == Nanos::MAX {
@@ -137,7 +140,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
 
     /// Nothing can be sent at `at`: waits for what the scheduler asks for, which is later, or it
     /// would have sent.
-    fn idle(&mut self, at: Nanos) {
+    pub(super) fn idle(&mut self, at: Nanos) {
         let wake = self.scheduler.next_wake(at);
         let wake = wake.map_or(Nanos::MAX, |wake| wake.max(at.saturating_add(Nanos(1))));
         self.start = Start::Idle { wake };

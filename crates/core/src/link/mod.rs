@@ -43,6 +43,7 @@ mod handover;
 mod pass;
 mod ring;
 mod sink;
+mod stream;
 mod wire;
 
 use alloc::collections::VecDeque;
@@ -196,11 +197,50 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         sink: &mut impl LinkSink<P>,
         mut told: impl FnMut(Nanos, Treated, u32),
     ) {
-        for packet in packets {
+        let mut packets = packets;
+        let mut next = packets.next();
+        while let Some(packet) = next {
             let now = self.arrive_at(packet.arrival().max(floor), sink);
             let treated = self.take_in(now, packet, sink);
             told(now, treated, self.scheduler.last_place());
+            next = self.queue_quietly(&mut packets, sink, &mut told);
         }
+    }
+
+    /// The same of the first packets, up to one with which something else happens: that one.
+    #[inline(always)] // a part of a loop
+    fn queue_quietly(
+        &mut self,
+        packets: &mut impl Iterator<Item = P>,
+        sink: &mut impl LinkSink<P>,
+        told: &mut impl FnMut(Nanos, Treated, u32),
+    ) -> Option<P> {
+        let quiet = self.quiet_until();
+        let Self { scheduler, qostat, audit, clock, .. } = self;
+        let ledger = &mut audit.ledger;
+        let mut drops = Drops { sink, qostat, ledger, at: *clock, because: None };
+        for packet in packets {
+            let at = packet.arrival().max(drops.at);
+            if at >= quiet {
+                return Some(packet);
+            }
+            (*clock, drops.at) = (at, at);
+            drops.qostat.came(at, &packet);
+            drops.ledger.came(&packet);
+            let (treated, place) = scheduler.take_in(at, packet, &mut drops);
+            told(at, treated, place);
+        }
+        None
+    }
+
+    /// Until when arrivals do nothing but enter the discipline: nothing else is due before, and the
+    /// transmit side has to do already.
+    fn quiet_until(&self) -> Nanos {
+        let starts = !matches!(self.start, Start::Due(_) | Start::Full);
+        if starts || self.blocks() || !self.waiting.is_empty() {
+            return Nanos::ZERO;
+        }
+        self.next_event().min(self.audit.due)
     }
 
     /// A packet goes to the scheduler at `now`, to which the link has advanced.

@@ -60,6 +60,18 @@ impl<P> Ring<P> {
         Some((packet, freed))
     }
 
+    /// Takes both packets of a ring that has two slots, each free as soon as its packet has left,
+    /// and is full. They are to be [pushed](Self::push) again, or others for them.
+    #[inline]
+    pub(super) fn take_pair(&mut self) -> Option<(P, P)> {
+        let usual = RingConfig { slots: 2, refill: Refill::AnySlot };
+        if self.config != usual || self.packets.len() != 2 {
+            return None;
+        }
+        self.used = 0;
+        self.packets.pop_front().zip(self.packets.pop_front())
+    }
+
     /// Changes size and rule. What is in the ring stays, also if there is more of it than slots.
     pub(super) fn reconfigure(&mut self, config: RingConfig) {
         let wanted = config.slots as usize;

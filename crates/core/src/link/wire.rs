@@ -10,7 +10,7 @@ const BYTE: u64 = 8_000_000_000;
 /// Instants are whole nanoseconds, a packet's time is not: each completion is told at the first
 /// whole nanosecond that is not before it, and what that was too late is taken off the next packet
 /// if it follows without a gap. So the long-run rate is exact, and never above the link's.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Wire {
     rate: Option<BitRate>,
     /// When the packet on the wire is through; `Nanos::MAX` if the wire is idle.
@@ -61,6 +61,20 @@ impl Wire {
             self.late = 0;
             self.idle += at.saturating_sub(self.last);
         }
+        self.take(rate, at, length);
+    }
+
+    /// The packet on the wire is through, and the next one follows at once. Nothing is held.
+    #[inline]
+    pub(super) fn follow(&mut self, length: Bytes) {
+        let Some(rate) = self.rate else { return };
+        self.last = self.done;
+        self.take(rate, self.done, length);
+    }
+
+    /// A packet is on the wire from `at` on.
+    #[inline]
+    fn take(&mut self, rate: BitRate, at: Nanos, length: Bytes) {
         let bits = length.0.saturating_mul(BYTE);
         // A packet may be shorter than what is owed, at rates of many bits per nanosecond.
         let (owed, time) = match bits.checked_sub(self.late) {
@@ -83,6 +97,11 @@ impl Wire {
             self.done = until;
             self.late = 0;
         }
+    }
+
+    /// Whether nothing keeps the next packet from following the one that is on the wire.
+    pub(super) fn flows(&self) -> bool {
+        self.rate.is_some() && self.not_before <= self.done
     }
 
     /// The packet on the wire is through.

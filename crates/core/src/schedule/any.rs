@@ -374,6 +374,19 @@ macro_rules! disciplines {
             fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
                 each_arm!($arms, self, s => s.dequeue(now, dropped))
             }
+            #[inline(always)]
+            fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
+                each_arm!($arms, self, s => s.call(now, dropped))
+            }
+            #[inline(always)]
+            fn take_in(
+                &mut self,
+                now: Nanos,
+                packet: P,
+                dropped: &mut dyn DropSink<P>,
+            ) -> (Treated, u32) {
+                each_arm!($arms, self, s => s.take_in(now, packet, dropped))
+            }
             fn next_wake(&self, now: Nanos) -> Option<Nanos> {
                 each_arm!($arms, self, s => s.next_wake(now))
             }

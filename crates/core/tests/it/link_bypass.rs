@@ -3,6 +3,7 @@
 
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
+use evenkeel_core::audit::{Alike, Promise, Told};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::measure::Run;
 use evenkeel_core::schedule::buffer::Buffer;
@@ -20,12 +21,12 @@ use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Scheduler};
 use proptest::prelude::*;
 
 /// A discipline that does as another one but for this.
-struct But<S> {
+pub(crate) struct But<S> {
     queues: S,
     /// Whether it lets packets pass by.
     passes: bool,
     /// How often it has done work of its own, every 3 µs, if it has any.
-    ticks: Option<u32>,
+    pub(crate) ticks: Option<u32>,
 }
 
 impl<S> But<S> {
@@ -34,7 +35,7 @@ impl<S> But<S> {
         Self { queues, passes: false, ticks: None }
     }
 
-    fn ticking(queues: S) -> Self {
+    pub(crate) fn ticking(queues: S) -> Self {
         Self { queues, passes: true, ticks: Some(0) }
     }
 }
@@ -60,6 +61,13 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for But<S> {
         dropped: &mut dyn DropSink<TestPacket>,
     ) -> Option<TestPacket> {
         self.queues.dequeue(now, dropped)
+    }
+    fn call(
+        &mut self,
+        now: Nanos,
+        dropped: &mut dyn DropSink<TestPacket>,
+    ) -> (usize, Option<TestPacket>) {
+        self.queues.call(now, dropped)
     }
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         self.queues.next_wake(now)
@@ -367,13 +375,21 @@ proptest! {
     }
 }
 
+/// What links are audited against, so that all that audits are told of packets is compared.
+pub(crate) const PROMISE: Promise =
+    Promise::Flows { spread: Bytes(3_000), places: 100, alike: Alike::All };
+
 /// Runs that wait, against their packets one by one, on links with such rings and rates.
 fn by_waiting_runs<S: Scheduler<TestPacket>>(
     config: LinkConfig,
     build: impl Fn() -> S,
     runs: &[Together],
 ) {
-    let [mut alone, mut all] = [(); 2].map(|()| Link::new(config, build(), 10).unwrap());
+    let [mut alone, mut all] = [(); 2].map(|()| {
+        let mut link = Link::new(config, build(), 10).unwrap();
+        link.tell(Nanos::ZERO, Told { link: config, promise: PROMISE });
+        link
+    });
     let (mut alone_out, mut all_out) = (Out::default(), Out::default());
     let (mut now, mut id) = (Nanos::ZERO, 0);
     for (packets, late, room) in runs {
@@ -393,7 +409,10 @@ fn by_waiting_runs<S: Scheduler<TestPacket>>(
         assert_eq!(alone.qostat(), all.qostat());
         assert_eq!((alone.held(), alone.next_wake()), (all.held(), all.next_wake()));
         assert_eq!((&alone_out.sent, &alone_out.dropped), (&all_out.sent, &all_out.dropped));
+        assert_eq!(alone.verdict(), all.verdict());
         assert_conserved(&all, &all_out);
+        // The audit looks every millisecond.
+        now += Nanos(id % 5 / 4 * 300_000);
     }
 }
 

@@ -27,6 +27,7 @@ mod lct_policies;
 mod link;
 mod link_bypass;
 mod link_properties;
+mod link_stream;
 mod no_alloc;
 mod papers;
 mod pfq_model;
