@@ -71,13 +71,18 @@ pub const CAPACITY_RANGE: RangeInclusive<u32> = 1..=16_777_216;
 #[derive(Clone, Copy, Debug, Eq)]
 pub struct PackedFlow([u32; 9], NonZeroU32);
 
-/// All words at once: nearly every comparison is of equal keys, and a loop or a call costs more
-/// than it saves.
+/// All words at once, in pairs: nearly every comparison is of equal keys, and a loop or a call
+/// costs more than it saves.
 impl PartialEq for PackedFlow {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        let last = self.1.get() ^ other.1.get();
-        self.0.iter().zip(&other.0).fold(last, |different, (a, b)| different | (a ^ b)) == 0
+        let pair = |a: u32, b: u32| u64::from(a) | u64::from(b) << 32;
+        let pairs = |Self(words, last): &Self| {
+            let [a, b, c, d, e, f, g, h, i] = *words;
+            // As they lie in memory.
+            [pair(last.get(), a), pair(b, c), pair(d, e), pair(f, g), pair(h, i)]
+        };
+        pairs(self).into_iter().zip(pairs(other)).fold(0, |all, (a, b)| all | (a ^ b)) == 0
     }
 }
 

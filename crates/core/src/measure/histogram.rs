@@ -180,14 +180,16 @@ impl Histogram {
 
     #[inline]
     fn index_of(duration: Nanos) -> usize {
-        let octave = (duration.0 | 1).ilog2();
+        let zeros = (duration.0 | 1).leading_zeros();
+        let octave = 63 - zeros;
         if octave < FIRST_OCTAVE {
             0
         } else if octave >= END_OCTAVE {
             BUCKETS - 1
         } else {
-            let sub = (duration.0 >> (octave - SUB_BITS)) as usize & (SUBS - 1);
-            1 + (octave - FIRST_OCTAVE) as usize * SUBS + sub
+            // The highest bit and those behind it, which counts as an octave more.
+            let steps = ((duration.0 << zeros) >> (63 - SUB_BITS)) as usize;
+            octave as usize * SUBS + steps - (FIRST_OCTAVE as usize * SUBS + SUBS - 1)
         }
     }
 }

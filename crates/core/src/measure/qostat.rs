@@ -364,8 +364,9 @@ impl Qostat {
 
     #[inline]
     fn meter(&mut self, class: Class) -> &mut ClassMeter {
-        let index = if class.index() < self.classes.len() { class.index() } else { 0 };
-        &mut self.classes[index]
+        // Looked at once, and without a choice to wait for.
+        let index = class.index();
+        if index < self.classes.len() { &mut self.classes[index] } else { &mut self.classes[0] }
     }
 }
 

@@ -32,8 +32,14 @@ impl Flips {
     }
 
     /// A packet of the flow was treated; whether that was a change.
+    #[inline]
     pub(super) fn note(&mut self, elastic: bool) -> bool {
-        let flipped = self.elastic.is_some_and(|before| before != elastic);
+        // Mostly it is as it was.
+        self.elastic != Some(elastic) && self.change(elastic)
+    }
+
+    fn change(&mut self, elastic: bool) -> bool {
+        let flipped = self.elastic.is_some();
         self.elastic = Some(elastic);
         self.count = self.count().saturating_add(u32::from(flipped)).to_ne_bytes();
         flipped

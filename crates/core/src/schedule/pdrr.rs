@@ -300,11 +300,75 @@ impl<P: Packet> Pdrr<P> {
     }
 
     /// A packet has gone, or none was there.
-    #[inline]
+    #[inline(always)] // as a rule more waits, and nothing is done
     fn given(&mut self) {
         if self.busy == 0 && self.priority.is_empty() && !self.crowded {
             self.purge();
         } else {
+            self.look_ahead();
+        }
+    }
+
+    /// Takes a packet in.
+    #[inline(always)] // as one of a run, without a call
+    fn put(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let length = Bytes(counted(&packet).into());
+        if !self.has_room(length) && !self.make_room(now, length, dropped) {
+            dropped.dropped(packet, Reason::PriorityFull);
+            return Treated::Dropped(Reason::PriorityFull);
+        }
+        let Some(id) = self.place(&packet) else {
+            self.slab.push(&mut self.priority, packet, NIL);
+            self.priority_bytes += length;
+            return Treated::Priority;
+        };
+        // Looked at once: this is the path of every packet.
+        let begins = self.flows.begin(id);
+        if begins {
+            match &self.hosts {
+                None => self.turns.push(id.link()),
+                Some(_) => self.begin_host(id, &packet),
+            }
+        }
+        let flow = self.flows.get_mut(id);
+        if begins {
+            flow.begin(now, self.round, &self.config);
+        }
+        flow.offered = flow.offered.saturating_add_unsigned(length.0 as u32);
+        // The first packet is within the quantum always.
+        let within = begins || flow.offered <= self.config.quantum.0 as i32;
+        let streaming = !flow.is_elastic()
+            && within
+            && self.config.flows.may_start(self.priority.bytes, length);
+        if flow.flips.note(!streaming) {
+            self.flips += 1;
+        }
+        if !streaming {
+            self.wait(now, id, packet, dropped);
+            return Treated::Queued;
+        }
+        self.slab.push(&mut self.priority, packet, id.link());
+        self.priority_bytes += length;
+        Treated::Priority
+    }
+
+    /// A packet goes to the FIFO of its flow.
+    #[inline(never)] // so that one with priority does not pay for it
+    fn wait(&mut self, now: Nanos, id: EntryId, packet: P, dropped: &mut dyn DropSink<P>) {
+        let length = Bytes(counted(&packet).into());
+        let flow = self.flows.get_mut(id);
+        flow.set_elastic(true);
+        let waits = flow.fifo.is_empty();
+        self.busy += usize::from(waits);
+        self.slab.push(&mut flow.fifo, packet, id.link());
+        self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
+        self.elastic.packets += 1;
+        self.elastic.bytes += length;
+        if self.config.ack_filter && !waits {
+            self.filter(now, id, dropped);
+        }
+        if waits && let Some(hosts) = &mut self.hosts {
+            self.turns.extend(hosts.fills(id).map(EntryId::link));
             self.look_ahead();
         }
     }
@@ -339,82 +403,12 @@ impl<P: Packet> ByFlow<P> for Pdrr<P> {
 
 impl<P: Packet> Scheduler<P> for Pdrr<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let length = Bytes(counted(&packet).into());
-        loop {
-            let (held, bytes) = (
-                self.elastic.packets as u32 + self.priority.packets,
-                self.elastic.bytes + self.priority.bytes,
-            );
-            if self.room.fits(self.busy as u64, held, bytes, length) {
-                break;
-            }
-            if !self.room.takes(length) || !self.shed(now, dropped) {
-                dropped.dropped(packet, Reason::PriorityFull);
-                return Treated::Dropped(Reason::PriorityFull);
-            }
-        }
-        let place = self.place(&packet);
-        if let Some(id) = place {
-            // Looked at once: this is the path of every packet.
-            let begins = self.flows.begin(id);
-            if begins {
-                let member = match &mut self.hosts {
-                    None => Some(id),
-                    Some(hosts) => hosts.begin(id, &packet),
-                };
-                self.turns.extend(member.map(EntryId::link));
-            }
-            let flow = self.flows.get_mut(id);
-            if begins {
-                let (linger, idle) = (self.config.afl_linger, flow.since(now));
-                flow.aqm.blue.rested(idle);
-                let passed = self.round.wrapping_sub(flow.round);
-                flow.deficit = if flow.owes() {
-                    flow.set_owes(false);
-                    // Each round it was away has paid a quantum of it.
-                    let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
-                    let left = i64::from(flow.deficit).saturating_add(paid).min(0);
-                    i32::try_from(left).unwrap_or(i32::MIN)
-                } else {
-                    0
-                };
-                flow.set_elastic(flow.is_elastic() && idle < linger || flow.deficit < 0);
-                // Of a flow that was active when nothing waited any more this is what it had
-                // offered.
-                let recent = passed <= 1;
-                flow.offered = if recent { flow.offered.min(0) } else { 0 };
-            }
-            flow.offered = flow.offered.saturating_add_unsigned(length.0 as u32);
-            // The first packet is within the quantum always.
-            let within = begins || flow.offered <= self.config.quantum.0 as i32;
-            let streaming = !flow.is_elastic()
-                && within
-                && self.config.flows.may_start(self.priority.bytes, length);
-            self.flips += u64::from(flow.flips.note(!streaming));
-            if !streaming {
-                flow.set_elastic(true);
-                let waits = flow.fifo.is_empty();
-                self.busy += usize::from(waits);
-                self.slab.push(&mut flow.fifo, packet, id.link());
-                self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
-                self.elastic.packets += 1;
-                self.elastic.bytes += length;
-                if self.config.ack_filter && !waits {
-                    self.filter(now, id, dropped);
-                }
-                if waits && let Some(hosts) = &mut self.hosts {
-                    self.turns.extend(hosts.fills(id).map(EntryId::link));
-                    self.look_ahead();
-                }
-            } else {
-                self.slab.push(&mut self.priority, packet, id.link());
-                self.priority_bytes += length;
-            }
-            return if streaming { Treated::Priority } else { Treated::Queued };
-        }
-        self.slab.push(&mut self.priority, packet, NIL);
-        self.priority_bytes += length;
-        Treated::Priority
+        self.put(now, packet, dropped)
+    }
+
+    #[inline(always)] // a run of packets is given to it in one place
+    fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
+        (self.put(now, packet, dropped), self.last)
     }
 
     /// A first packet of a flow that is not active, as no flow is while nothing waits. What the
@@ -431,7 +425,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         self.priority_bytes += bytes;
     }
 
-    #[inline]
+    #[inline(always)] // a priority packet is taken out in a few steps
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         let Some(Unlinked { at, length, meta: flow }) = self.slab.unlink(&mut self.priority) else {
             return self.dequeue_elastic(now, dropped);

@@ -102,24 +102,26 @@ impl<P: Packet, M: Copy> Slab<P, M> {
     #[inline(always)] // or the packet is copied once more
     pub(super) fn push(&mut self, queue: &mut Queue, packet: P, meta: M) -> u32 {
         let len = counted(&packet);
+        let Queue { head, tail, .. } = *queue;
         queue.packets += 1;
         queue.bytes += Bytes(len.into());
         let at = self.free;
         let at = match self.nodes.get_mut(at as usize) {
             Some(node) => {
                 self.free = node.next;
-                (node.prev, node.meta) = (queue.tail, meta);
-                node.packet = Some(packet);
+                (node.prev, node.meta) = (tail, meta);
+                // A free node holds none that would have to be dropped.
+                core::mem::forget(node.packet.replace(packet));
                 at
             }
-            None => self.grow(packet, queue.tail, meta),
+            None => self.grow(packet, tail, meta),
         };
         // Without a branch, which could not be predicted: the only packet of a queue points at
         // itself, and is not followed.
-        let first = queue.head == NIL;
-        let before = &mut self.nodes[if first { at } else { queue.tail } as usize];
+        let first = head == NIL;
+        let before = &mut self.nodes[if first { at } else { tail } as usize];
         (before.next, before.next_len) = (at, len);
-        (queue.head, queue.head_len) = if first { (at, len) } else { (queue.head, queue.head_len) };
+        (queue.head, queue.head_len) = if first { (at, len) } else { (head, queue.head_len) };
         queue.tail = at;
         at
     }

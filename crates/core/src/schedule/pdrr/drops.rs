@@ -13,6 +13,30 @@ use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
 
 impl<P: Packet> Pdrr<P> {
+    /// Whether the buffer takes another packet of this length.
+    #[inline]
+    pub(super) fn has_room(&self, length: Bytes) -> bool {
+        let held = self.elastic.packets as u32 + self.priority.packets;
+        let bytes = self.elastic.bytes + self.priority.bytes;
+        self.room.fits(self.busy as u64, held, bytes, length)
+    }
+
+    /// Makes room for a packet of this length. Whether there is enough.
+    #[cold]
+    pub(super) fn make_room(
+        &mut self,
+        now: Nanos,
+        length: Bytes,
+        dropped: &mut dyn DropSink<P>,
+    ) -> bool {
+        while !self.has_room(length) {
+            if !self.room.takes(length) || !self.shed(now, dropped) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The longest flow FIFO, within a thirty-second, loses a packet. Whether there was one.
     pub(super) fn shed(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> bool {
         let id = loop {

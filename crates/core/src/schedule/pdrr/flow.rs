@@ -1,5 +1,6 @@
 //! What PDRR knows of a flow.
 
+use super::PdrrConfig;
 use crate::aqm::Codel;
 use crate::schedule::flow_list::Flips;
 use crate::schedule::longest::ListNumber;
@@ -66,6 +67,27 @@ impl Flow {
 
     pub(super) fn set_owes(&mut self, owes: bool) {
         self.states = self.states & !OWES | if owes { OWES } else { 0 };
+    }
+
+    /// It becomes active, in this round.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Nanos, round: u32, config: &PdrrConfig) {
+        let idle = self.since(now);
+        self.aqm.blue.rested(idle);
+        let passed = round.wrapping_sub(self.round);
+        self.deficit = if self.owes() {
+            self.set_owes(false);
+            // Each round it was away has paid a quantum of it.
+            let paid = i64::from(passed).saturating_mul(config.quantum.0 as i64);
+            let left = i64::from(self.deficit).saturating_add(paid).min(0);
+            i32::try_from(left).unwrap_or(i32::MIN)
+        } else {
+            0
+        };
+        self.set_elastic(self.is_elastic() && idle < config.afl_linger || self.deficit < 0);
+        // Of a flow that was active when nothing waited any more this is what it had offered.
+        let recent = passed <= 1;
+        self.offered = if recent { self.offered.min(0) } else { 0 };
     }
 
     /// Its FIFO ran empty at `now`.

@@ -9,6 +9,7 @@ use crate::units::Bytes;
 
 impl<P: Packet> Pdrr<P> {
     /// Nothing waits any more: no flow is active.
+    #[inline(never)] // so that who goes on does not pay for it
     pub(super) fn purge(&mut self) {
         if self.hosts.is_some() {
             return self.end_hosts(|pdrr, id| pdrr.flows.end(id));
@@ -23,21 +24,34 @@ impl<P: Packet> Pdrr<P> {
     /// The place of a packet's flow. `None` if the list is full.
     #[inline]
     pub(super) fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let guessed = self.config.fair.is_by_flow().then(|| self.flows.guessed(packet)).flatten();
-        let place = guessed.or_else(|| self.look_up(packet));
-        self.last = place.map_or(Places::NOWHERE, EntryId::link);
-        place
+        if self.config.fair.is_by_flow()
+            && let Some(id) = self.flows.guessed(packet)
+        {
+            self.last = id.link();
+            return Some(id);
+        }
+        self.look_up(packet)
+    }
+
+    /// A flow becomes active that takes its turns with its host.
+    #[inline(never)] // so that flows by themselves do not pay for it
+    pub(super) fn begin_host(&mut self, id: EntryId, packet: &P) {
+        let Some(hosts) = &mut self.hosts else { return };
+        self.turns.extend(hosts.begin(id, packet).map(EntryId::link));
     }
 
     /// The same of one that is not where the one before of its flow was.
+    #[inline(never)] // or it is there wherever packets are taken in
     fn look_up(&mut self, packet: &P) -> Option<EntryId> {
         let (hash, key) = self.config.fair.queue_of(packet);
         let longest = &mut self.longest;
         let forget = |id: EntryId, old: &mut Flow| longest.forget(id.link(), &mut old.place);
-        match self.flows.find(hash, &key) {
+        let place = match self.flows.find(hash, &key) {
             Some(id) => Some(id),
             None => self.flows.insert(hash, key, Flow::NEW, forget),
-        }
+        };
+        self.last = place.map_or(Places::NOWHERE, EntryId::link);
+        place
     }
 
     /// The turn of the flow in service is over.
