@@ -5,7 +5,7 @@ use super::history::Decided;
 use super::newcomers::NEW;
 use super::per_user::User;
 use super::plans::OwnPlan;
-use super::protected::{PROOF, SEARCH};
+use super::protected::{PROOF, SEARCH, States, Touched};
 use super::{
     Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal,
     RouterLists, Rule, SecondLinkPolicy, Verdict,
@@ -26,6 +26,22 @@ struct Newcomer<'a> {
     /// Whose it is, and what that has, where subscribers share the link.
     subscriber: u32,
     own: Option<OwnPlan>,
+}
+
+/// Packets that pass one after the other because their flows are protected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProtectedRun {
+    packets: u64,
+    /// What their flows are.
+    pub(super) states: States,
+}
+
+impl ProtectedRun {
+    /// How many they are.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
 }
 
 /// Why a packet was refused, with what was held against what.
@@ -69,8 +85,9 @@ impl Admission {
         // could be listed here, and a flow of the second link leaves this list.
         let guessed = self.list.guessed(packet);
         if let Some(id) = guessed
-            && self.protects(now, id, packet)
+            && self.protects(now, id, packet).is_some()
         {
+            self.last = Last::Listed(id, packet.flow_hash());
             return self.pass(Rule::Protected);
         }
         self.look_up(now, packet, guessed, pin, backlogs, lists)
@@ -78,33 +95,43 @@ impl Admission {
 
     /// Decides about a packet in a run as [`decide`](Self::decide) does, if its flow is protected
     /// where it was listed last: it passes. How it is treated is to be told [by that
-    /// place](Self::treated_in_run), and at the end of the run [how
-    /// many](Self::passed_protected) these were. False: nothing has changed.
+    /// place](Self::treated_in_run), and when no other is decided about [that all
+    /// passed](Self::passed_protected). False: nothing has changed.
     #[inline(always)] // in a run of packets most of it is known
-    pub fn protects_in_run(&mut self, now: Nanos, packet: &impl Packet) -> bool {
+    pub fn protects_in_run(
+        &mut self,
+        run: &mut ProtectedRun,
+        now: Nanos,
+        packet: &impl Packet,
+    ) -> bool {
         // The router's list hears of each packet before the next.
         if self.config.global_list || self.next_tick() <= now {
             return false;
         }
-        self.list.guessed(packet).is_some_and(|id| self.protects(now, id, packet))
+        let guessed = self.list.guessed(packet);
+        let Some(states) = guessed.and_then(|id| self.protects(now, id, packet)) else {
+            return false;
+        };
+        run.packets += 1;
+        run.states.add(states);
+        true
     }
 
-    /// So many packets have passed in a run, because their flows [are
+    /// The packets of a run have passed, because their flows [are
     /// protected](Self::protects_in_run).
-    pub fn passed_protected(&mut self, packets: u64) {
-        self.counts.packets += packets;
-        self.passed[Rule::Protected as usize] += packets;
+    pub fn passed_protected(&mut self, run: &ProtectedRun) {
+        self.counts.packets += run.packets;
+        self.passed[Rule::Protected as usize] += run.packets;
     }
 
-    /// Whether the flow of a packet, which is listed at `id`, was not silent for too long.
+    /// What the flow of a packet is, which is listed at `id`; `None`: it was silent for too long.
     #[inline(always)] // in a run of packets most of it is known
-    fn protects(&mut self, now: Nanos, id: EntryId, packet: &impl Packet) -> bool {
-        let Some(proves) = self.list.touch(id, now, packet.wire_len()) else { return false };
+    fn protects(&mut self, now: Nanos, id: EntryId, packet: &impl Packet) -> Option<States> {
+        let Touched { proves, states } = self.list.touch(id, now, packet.wire_len())?;
         if proves && let Some(budget) = &mut self.budget {
             budget.proved();
         }
-        self.last = Last::Listed(id, packet.flow_hash());
-        true
+        Some(states)
     }
 
     /// The decision about a packet whose flow is not where it was listed last, or was `silent` for
@@ -123,8 +150,9 @@ impl Admission {
         let listed = silent.or_else(|| self.list.find(hash, &key));
         if let Some(id) = listed
             && silent.is_none()
-            && self.protects(now, id, packet)
+            && self.protects(now, id, packet).is_some()
         {
+            self.last = Last::Listed(id, hash);
             return self.pass(Rule::Protected);
         }
         self.last = Last::Nothing;

@@ -84,6 +84,7 @@ use alloc::vec::Vec;
 
 pub use budget::{BudgetConfig, CALM, FLOOD_FLOWS, MATURE};
 pub use config::{AdmissionConfig, FlowsConfig, OWN_BURST, OWN_SHARE, OnLink};
+pub use decide::ProtectedRun;
 pub use eccm::EccmConfig;
 pub use emergency::{EmergencyConfig, EmergencyRule};
 pub use flush::{Flush, FlushConfig};
@@ -405,8 +406,18 @@ impl Admission {
     /// [place](crate::packet::Places::listed): it went into an elastic queue, or among the priority
     /// packets.
     #[inline]
-    pub fn treated_in_run(&mut self, now: Nanos, place: u32, is_elastic: bool) {
-        self.list.treated(EntryId::from_link(place), now, is_elastic);
+    pub fn treated_in_run(
+        &mut self,
+        run: &mut ProtectedRun,
+        now: Nanos,
+        place: u32,
+        is_elastic: bool,
+    ) {
+        // A priority packet of a flow that is not elastic changes nothing.
+        run.states.add_elastic(is_elastic);
+        if run.states.some_elastic() {
+            self.list.treated(EntryId::from_link(place), now, is_elastic);
+        }
     }
 
     /// Tells the router's list how the flow was treated.

@@ -85,6 +85,34 @@ impl FlowRecord {
     }
 }
 
+/// What a packet found of its flow.
+pub(super) struct Touched {
+    /// The flow has proved itself with it.
+    pub(super) proves: bool,
+    pub(super) states: States,
+}
+
+/// What flows are, all of them together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct States(u8);
+
+impl States {
+    #[inline]
+    pub(super) fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(super) fn add_elastic(&mut self, elastic: bool) {
+        self.0 |= if elastic { ELASTIC } else { 0 };
+    }
+
+    /// Whether some flow counts as elastic.
+    #[inline]
+    pub(super) fn some_elastic(self) -> bool {
+        self.0 & ELASTIC != 0
+    }
+}
+
 /// The list. See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct ProtectedList {
@@ -222,10 +250,10 @@ impl ProtectedList {
         ))
     }
 
-    /// A packet of a listed flow came. Whether the flow has proved itself with it; `None`: it was
-    /// silent for too long, see [`expired`](Self::expired), and nothing changed.
+    /// A packet of a listed flow came. `None`: it was silent for too long, see
+    /// [`expired`](Self::expired), and nothing changed.
     #[inline]
-    pub(super) fn touch(&mut self, id: EntryId, now: Nanos, length: Bytes) -> Option<bool> {
+    pub(super) fn touch(&mut self, id: EntryId, now: Nanos, length: Bytes) -> Option<Touched> {
         let (interval, proof, timeout) = (self.interval, self.proof, self.timeout);
         let entry = self.table.value_mut(id);
         if age(now, entry.seen) > timeout {
@@ -242,7 +270,7 @@ impl ProtectedList {
             entry.bits |= PROVED;
             self.unproved -= 1;
         }
-        Some(proves)
+        Some(Touched { proves, states: States(entry.bits) })
     }
 
     /// Lists a flow that is not listed; `None` if the list is full.

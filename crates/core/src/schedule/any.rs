@@ -445,6 +445,9 @@ macro_rules! disciplines {
             fn prefetch_place(&self, place: u32) {
                 each_arm!($arms, self, s => s.prefetch_place(place));
             }
+            fn prefetch_places(&self, places: &[u32]) {
+                each_arm!($arms, self, s => s.prefetch_places(places));
+            }
             #[inline(always)]
             fn last_place(&self) -> u32 {
                 each_arm!($arms, self, s => s.last_place())

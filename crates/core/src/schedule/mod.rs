@@ -319,6 +319,11 @@ pub trait Scheduler<P: Packet> {
     /// Reads ahead the flow that may be at a [place](Packet::places): instead of the two steps.
     fn prefetch_place(&self, _place: u32) {}
 
+    /// [`prefetch_place`](Self::prefetch_place) of all of these.
+    fn prefetch_places(&self, places: &[u32]) {
+        places.iter().for_each(|place| self.prefetch_place(*place));
+    }
+
     /// Where the flow of the packet is that was taken in last: for the [places](Packet::places) of
     /// the next packet of the flow. [`Places::NOWHERE`]: nobody has looked for it.
     fn last_place(&self) -> u32 {

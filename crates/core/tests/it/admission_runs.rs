@@ -3,7 +3,7 @@
 
 use crate::admit::{PIN, XpPacket, config, flow, hash};
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict,
+    Admission, AdmissionConfig, Observed, ProtectedRun, RouterLists, RouterListsConfig, Verdict,
 };
 use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::Treated;
@@ -91,7 +91,7 @@ proptest! {
         let config = AdmissionConfig { global_list, flows, flow_timeout, ..config() };
         let [mut singly, mut together] = [(); 2].map(|()| Link::new(config.clone()));
         let (mut now, mut listed, mut runs) = (Nanos::ZERO, [Places::NOWHERE; 14], 0);
-        let (mut bytes, mut passed) = (0, 0);
+        let (mut bytes, mut passed, mut run) = (0, 0, ProtectedRun::default());
         for (gap, number, length, treated) in steps {
             now += Nanos::from_micros(gap);
             let of = usize::from(number);
@@ -105,15 +105,16 @@ proptest! {
             };
             let told = Told { packet, listed: listed[of] };
             bytes += length;
-            let mut passes = together.admission.protects_in_run(now, &told);
+            let mut passes = together.admission.protects_in_run(&mut run, now, &told);
             if passes {
                 passed += 1;
                 if !matches!(treated, Treated::Dropped(_)) {
                     let is_elastic = treated == Treated::Queued;
-                    together.admission.treated_in_run(now, listed[of], is_elastic);
+                    together.admission.treated_in_run(&mut run, now, listed[of], is_elastic);
                 }
             } else {
-                together.admission.passed_protected(std::mem::take(&mut passed));
+                together.admission.passed_protected(&std::mem::take(&mut run));
+                passed = 0;
                 for link in [&mut singly, &mut together] {
                     while link.admission.next_tick() <= now {
                         let at = link.admission.next_tick();
@@ -135,7 +136,7 @@ proptest! {
             prop_assert_eq!(verdict == Verdict::Pass, passes);
             prop_assert_eq!(format!("{:?}", singly.lists), format!("{:?}", together.lists));
         }
-        together.admission.passed_protected(passed);
+        together.admission.passed_protected(&run);
         let views = [singly, together].map(|link| format!("{:?}", link.admission.view()));
         prop_assert_eq!(&views[0], &views[1]);
         prop_assert!(!global_list || runs == 0, "the router's list hears of each packet");

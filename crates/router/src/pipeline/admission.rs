@@ -23,7 +23,7 @@ use evenkeel_core::settings::SettingError;
 
 use super::egress::OutgoingLink;
 use super::flow_cache::Probe;
-use super::packet::QueuedPacket;
+use super::packet::{QueuedPacket, VECTOR};
 use super::port::PortSlot;
 use super::store::Store;
 use super::subscribers::Behind;
@@ -159,7 +159,27 @@ impl FlowTables<'_> {
     /// The same of known flows.
     #[inline(never)] // so that it has the registers for itself
     pub(super) fn begin_all<'a>(self, probes: impl Iterator<Item = &'a Probe>) -> bool {
-        probes.fold(false, |more, probe| self.begin(probe.hash, probe.places) | more)
+        // Which discipline it is, is asked once.
+        let (mut places, mut count, mut more) = ([0; VECTOR], 0, false);
+        let listed = Self { scheduler: None, ..self };
+        for probe in probes {
+            more |= listed.begin(probe.hash, probe.places);
+            let Some(scheduler) = self.scheduler else { continue };
+            match places.get_mut(count) {
+                Some(place) if probe.places.queue != Places::NOWHERE => {
+                    *place = probe.places.queue;
+                    count += 1;
+                }
+                _ => {
+                    scheduler.prefetch_bucket(probe.hash);
+                    more = true;
+                }
+            }
+        }
+        if let Some(scheduler) = self.scheduler {
+            scheduler.prefetch_places(&places[..count]);
+        }
+        more
     }
 
     /// Prefetches what is kept of the flow of this hash, where that was not known to begin with,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use evenkeel_core::link::{Link, LinkSink};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::{Nanos, Reason};
-use evenkeel_net::PortIndex;
+use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::Frame;
 
 use super::counters::ByReason;
@@ -40,6 +40,20 @@ pub(super) struct Egress<'a> {
     pub(super) seen: Option<&'a mut Seen>,
 }
 
+impl Egress<'_> {
+    /// Who looks at what leaves is shown a packet.
+    #[inline(never)] // mostly nobody does
+    fn show(&mut self, at: Nanos, packet: &QueuedPacket) {
+        let bytes = self.pool.bytes(&packet.frame);
+        if let Some(line) = &mut self.line {
+            line.leaves(at, packet, bytes);
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.left(at, packet, bytes, None);
+        }
+    }
+}
+
 impl LinkSink<QueuedPacket> for Egress<'_> {
     fn room(&self) -> usize {
         self.room.saturating_sub(self.tx.len())
@@ -47,19 +61,17 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
 
     #[inline(always)] // or the packet is copied once more
     fn transmitted(&mut self, at: Nanos, packet: QueuedPacket) {
-        if let Some(line) = &mut self.line {
-            line.leaves(at, &packet, self.pool.bytes(&packet.frame));
+        if self.line.is_some() | self.seen.is_some() {
+            self.show(at, &packet);
         }
         if packet.marked {
             self.losses.marked(at, packet.flow_hash);
-        }
-        if let Some(seen) = &mut self.seen {
-            seen.left(at, &packet, self.pool.bytes(&packet.frame), None);
+            rewrite::mark(self.pool.bytes_mut(&packet.frame));
         }
         if packet.port != self.port {
-            self.crossing.push((packet.port, packet.leave(self.pool)));
+            self.crossing.push((packet.port, self.pool.taken(packet)));
         } else if self.tx.len() < TX_QUEUE {
-            self.tx.push_back(packet.leave(self.pool));
+            self.tx.push_back(self.pool.taken(packet));
         } else {
             self.tx_dropped[Reason::PortRefused.index()] += 1;
             self.pool.discard(packet);

@@ -2,7 +2,7 @@
 //! its own, small enough for the registers, and what is the same for all is asked once.
 //!
 //! ```text
-//! admission: protected? ─▶ records ─▶ link and discipline ─▶ admission and cache of flows are told
+//! admission: protected? ─▶ records ─▶ link and discipline; admission and cache of flows are told
 //! ```
 //!
 //! What becomes of a packet is what becomes of it by [the way of single ones](super::admit): that
@@ -12,6 +12,7 @@
 use std::vec::Drain;
 
 use evenkeel_core::Nanos;
+use evenkeel_core::admit::ProtectedRun;
 use evenkeel_core::link::Framing;
 use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::{Scheduler, Treated};
@@ -19,13 +20,10 @@ use evenkeel_core::schedule::{Scheduler, Treated};
 use super::Pipeline;
 use super::flow_cache::FlowCache;
 use super::known::{KnownPacket, frame_len};
-use super::packet::{QueuedPacket, UnroutedPacket, VECTOR};
+use super::packet::{QueuedPacket, UnroutedPacket};
 use super::parsed::Parsed;
 use super::port::PortSlot;
 use super::store::Store;
-
-/// What became of a packet in its link: when, how it was treated, and where its flow is.
-type Entered = (Nanos, Treated, u32);
 
 impl PortSlot {
     /// Whether packets that [nobody else](Self::is_nobody_elses) has to do with have to wait for
@@ -36,68 +34,61 @@ impl PortSlot {
     }
 
     /// How many of the first packets of a run the admission of the link lets pass because their
-    /// flows are protected; all, if it has none. Nothing enters before `advanced`.
+    /// flows are protected, and what it has to know of them afterwards; all, if it has none.
+    /// Nothing enters before `advanced`.
     #[inline(never)] // so that it has the registers for itself
     fn protects_some(
         &mut self,
         parsed: &[Parsed],
         packets: &[UnroutedPacket],
         advanced: Nanos,
-    ) -> usize {
+    ) -> (usize, ProtectedRun) {
         let (framing, port) = (self.link.framing(), self.index.0);
-        let mut count = parsed.len();
+        let (mut count, mut run) = (parsed.len(), ProtectedRun::default());
         if let Some(admission) = &mut self.admission {
-            count = 0;
             for (parsed, packet) in parsed.iter().zip(packets) {
                 let Parsed::Known(probe) = parsed else { break };
                 let (at, arrival) = (packet.arrival.max(advanced), packet.arrival);
                 let known = KnownPacket::new(probe, arrival, port, framing);
-                if !admission.protects_in_run(at, &known) {
+                if !admission.protects_in_run(&mut run, at, &known) {
                     break;
                 }
-                count += 1;
             }
-            admission.passed_protected(count as u64);
+            admission.passed_protected(&run);
+            count = run.packets() as usize;
         }
         let known = self.known(parsed, packets);
         self.busiest.see_all(count, known);
-        count
+        (count, run)
     }
 
-    /// Packets enter the link, where they wait.
+    /// Packets of flows that `parsed` names enter the link, where they wait. The admission is told
+    /// how they were treated, and the cache of flows where they wait.
     #[inline(never)] // so that it has the registers for itself
     fn queue_all(
         &mut self,
+        (parsed, mut run): (&[Parsed], ProtectedRun),
         waiting: &mut Vec<QueuedPacket>,
         advanced: Nanos,
         pool: &mut Store,
-    ) -> [Entered; VECTOR] {
-        let mut entered = [(Nanos::ZERO, Treated::Queued, Places::NOWHERE); VECTOR];
-        let mut places = entered.iter_mut();
+        flow_cache: &FlowCache,
+    ) {
+        let mut admission = self.admission.take();
         let (link, mut egress) = self.outgoing(pool);
+        let mut known = parsed.iter();
         link.queue_all(advanced, waiting.drain(..), &mut egress, |now, treated, queue| {
-            if let Some(place) = places.next() {
-                *place = (now, treated, queue);
-            }
-        });
-        entered
-    }
-
-    /// The admission is told how packets were treated, and the cache of flows where they wait.
-    #[inline(never)] // so that it has the registers for itself
-    fn tell_entered(&mut self, parsed: &[Parsed], entered: &[Entered], flow_cache: &FlowCache) {
-        for (parsed, (now, treated, queue)) in parsed.iter().zip(entered) {
-            let Parsed::Known(probe) = parsed else { break };
+            let Some(Parsed::Known(probe)) = known.next() else { return };
             // A discipline that did not take it in need not have looked for its flow.
             if matches!(treated, Treated::Dropped(_)) {
-                continue;
+                return;
             }
-            if let Some(admission) = &mut self.admission {
-                let is_elastic = *treated == Treated::Queued;
-                admission.treated_in_run(*now, probe.places.listed, is_elastic);
+            if let Some(admission) = &mut admission {
+                let is_elastic = treated == Treated::Queued;
+                admission.treated_in_run(&mut run, now, probe.places.listed, is_elastic);
             }
-            flow_cache.note(probe, Places { queue: *queue, ..probe.places });
-        }
+            flow_cache.note(probe, Places { queue, ..probe.places });
+        });
+        self.admission = admission;
     }
 }
 
@@ -111,13 +102,15 @@ impl Store {
         (port, framing): (u16, Framing),
         waiting: &mut Vec<QueuedPacket>,
     ) {
-        for (parsed, packet) in parsed.iter().zip(packets) {
-            let Parsed::Known(probe) = parsed else { break };
+        // Beforehand, or each packet is kept aside until it has its place.
+        self.provide(parsed.len());
+        waiting.extend(parsed.iter().zip(packets).map_while(|(parsed, packet)| {
+            let Parsed::Known(probe) = parsed else { return None };
             let UnroutedPacket { mut frame, arrival, .. } = packet;
             frame.trim(frame_len(probe));
             let known = KnownPacket::new(probe, arrival, port, framing);
-            waiting.push(self.queued(known.record(frame)));
-        }
+            self.queued_there(known.record(frame))
+        }));
     }
 }
 
@@ -133,12 +126,11 @@ impl Pipeline {
     ) -> usize {
         let Self { pool, ports, flow_cache, agenda, waiting, .. } = self;
         let (slot, advanced) = (&mut ports[link], agenda.advanced());
-        let count = slot.protects_some(parsed, packets.as_slice(), advanced);
+        let (count, run) = slot.protects_some(parsed, packets.as_slice(), advanced);
         if count > 0 {
             let parsed = &parsed[..count];
             pool.make_wait(parsed, packets, (port, slot.link.framing()), waiting);
-            let entered = slot.queue_all(waiting, advanced, pool);
-            slot.tell_entered(parsed, &entered, flow_cache);
+            slot.queue_all((parsed, run), waiting, advanced, pool, flow_cache);
             agenda.touch(link);
         }
         count

@@ -59,6 +59,22 @@ impl Store {
         QueuedPacket::new(place)
     }
 
+    /// Makes places for so many packets that are going to wait, if there are not enough.
+    #[inline]
+    pub(super) fn provide(&mut self, packets: usize) {
+        while self.records.len() < packets {
+            self.records.push(new_place());
+        }
+    }
+
+    /// A packet that is going to wait, where there is a [place](Self::provide) for it.
+    #[inline(always)] // as above
+    pub(super) fn queued_there(&mut self, record: PacketRecord) -> Option<QueuedPacket> {
+        let mut place = self.records.pop()?;
+        *place = record;
+        Some(QueuedPacket::new(place))
+    }
+
     /// The frame of a packet that waits no longer.
     #[inline]
     pub(super) fn taken(&mut self, packet: QueuedPacket) -> Frame {
