@@ -38,7 +38,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     }
 
     fn run_due(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
-        if self.start == Start::Full {
+        // One packet alone goes the general way, which takes nothing out of the ring and back.
+        if self.start == Start::Full && self.wire.is_behind(now) {
             self.stream(now, sink);
         }
         loop {

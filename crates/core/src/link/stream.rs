@@ -39,8 +39,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     pub(super) fn stream(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
         // Before the discipline's own work.
         let until = Nanos(self.tick.unwrap_or(Nanos::MAX).0.saturating_sub(1)).min(now);
-        // One alone goes the general way, which takes nothing out of the ring and back.
-        if self.wire.done() >= until || !self.streams() {
+        if self.wire.done() > until || !self.streams() {
             return;
         }
         let Some((mut on_wire, mut next)) = self.ring.take_pair() else { return };

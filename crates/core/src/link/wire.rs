@@ -99,6 +99,12 @@ impl Wire {
         }
     }
 
+    /// Whether by `now` the next packet is through too, if it is as long as the one on the wire.
+    #[inline]
+    pub(super) fn is_behind(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.done) >= self.done.saturating_sub(self.last)
+    }
+
     /// Whether nothing keeps the next packet from following the one that is on the wire.
     pub(super) fn flows(&self) -> bool {
         self.rate.is_some() && self.not_before <= self.done
