@@ -14,8 +14,8 @@ out=${OUT:-out/figures}
 worlds=${WORLDS:-sim$([ "$(id -u)" -ne 0 ] || echo " lab")}
 cores=$(nproc)
 sim_jobs=${SIM_JOBS:-$cores}
-# A lab sleeps most of its time: two of them leave each other room on two cores.
-lab_jobs=${LAB_JOBS:-$((cores < 2 ? 1 : 2))}
+# A lab sleeps three quarters of its time: three of them leave each other room on two cores.
+lab_jobs=${LAB_JOBS:-$((cores < 2 ? 1 : 3))}
 [ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/fairdrop/lab-both.toml scenarios/fairdrop/lab-light-load.toml scenarios/fairdrop/lab-paper.toml scenarios/baselines/*.toml scenarios/subscribers/*.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 

@@ -3,6 +3,7 @@
 
 use crate::link_bypass::{But, PROMISE};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
+use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::audit::Told;
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::schedule::buffer::Buffer;
@@ -101,7 +102,8 @@ fn both_ways<S: Scheduler<TestPacket>>(first: LinkConfig, build: impl Fn() -> S,
         assert_eq!((streams.held(), streams.next_wake()), (asks.held(), asks.next_wake()));
         assert_eq!(streams.verdict(), asks.verdict());
         assert_eq!(streams.idle_time(now), asks.idle_time(now));
-        assert_eq!(streams.scheduler().ticks, asks.scheduler().ticks);
+        let [order, asked] = [&streams, &asks].map(|link| link.scheduler().order);
+        assert_eq!(order, asked, "work of the discipline's own");
         assert_conserved(&streams, &streams_out);
     }
 }
@@ -122,7 +124,10 @@ proptest! {
         both_ways(first, any, &ops);
         let lct = || Lct::new(LctConfig::with_delays(vec![Nanos(2_000); 5])).unwrap();
         both_ways(first, lct, &ops);
-        let codel = CodelConfig { limit: 9, ..CodelConfig::default() };
+        // Short enough for a queue of nine.
+        let (target, interval) = (Nanos::from_micros(10), Nanos::from_micros(100));
+        let aqm = AqmConfig { target, interval, ..AqmConfig::default() };
+        let codel = CodelConfig { limit: 9, aqm };
         let codel = || -> AnyScheduler<TestPacket> {
             DisciplineConfig::Codel(codel).build(5).unwrap()
         };
