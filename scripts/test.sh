@@ -44,8 +44,6 @@ tests() {
   local log=target/tests.log status
   mkdir -p target
   [ "$(id -u)" -ne 0 ] || export EVENKEEL_NO_SKIP=1
-  # Those on real packets sleep two thirds of their time: one more than there are cores leave each other room.
-  local -x RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))}
   # The command was built with the tests: the lab's need not build it again without the client of etcd.
   EVENKEEL=$PWD/target/debug/evenkeel cargo test --workspace "${features[@]}" --locked --quiet --no-fail-fast 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
