@@ -25,6 +25,25 @@ pub(super) struct Wire {
     not_before: Nanos,
     /// How much too late `done` (or `last`, if idle) is, in bit-nanoseconds: below the rate.
     late: u64,
+    /// What the length before takes at the rate.
+    usual: Took,
+}
+
+/// What a packet takes on the wire: mostly one is as long as that before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Took {
+    length: Bytes,
+    /// Whole nanoseconds.
+    time: u64,
+    /// What is left of its bits, in bit-nanoseconds: below the rate.
+    rest: u64,
+}
+
+impl Took {
+    fn new(length: Bytes, rate: BitRate) -> Self {
+        let bits = length.0.saturating_mul(BYTE);
+        Self { length, time: bits / rate.0, rest: bits % rate.0 }
+    }
 }
 
 impl Wire {
@@ -37,6 +56,7 @@ impl Wire {
             lost: Nanos::ZERO,
             not_before: Nanos::ZERO,
             late: 0,
+            usual: Took::default(),
         }
     }
 
@@ -75,15 +95,15 @@ impl Wire {
     /// A packet is on the wire from `at` on.
     #[inline]
     fn take(&mut self, rate: BitRate, at: Nanos, length: Bytes) {
-        let bits = length.0.saturating_mul(BYTE);
-        // A packet may be shorter than what is owed, at rates of many bits per nanosecond.
-        let (owed, time) = match bits.checked_sub(self.late) {
-            None => (self.late - bits, 0),
-            Some(rest) => {
-                let time = rest.div_ceil(rate.0);
-                // Below the rate, so the lower 64 bits of product and difference are all of it.
-                (time.wrapping_mul(rate.0).wrapping_sub(rest), time)
-            }
+        if length != self.usual.length {
+            self.usual = Took::new(length, rate);
+        }
+        let Took { time, rest, .. } = self.usual;
+        // The first whole nanosecond by which its bits, less what is owed, are through.
+        let (time, owed) = match rest.checked_sub(self.late) {
+            Some(0) => (time, 0),
+            Some(more) => (time.saturating_add(1), rate.0 - more),
+            None => (time, self.late - rest),
         };
         self.late = owed;
         self.done = at.saturating_add(Nanos(time));
@@ -142,6 +162,7 @@ impl Wire {
             return;
         }
         let old = core::mem::replace(&mut self.rate, rate);
+        self.usual = Took::default();
         let (Some(old), Some(new), false) = (old, rate, self.is_idle()) else {
             self.abort(now);
             return;
