@@ -44,7 +44,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         let Some((mut on_wire, mut next)) = self.ring.take_pair() else { return };
         let Self { scheduler, ring, qostat, audit, .. } = self;
-        let (mut wire, mut called) = (self.wire, self.processor_free);
+        let mut wire = self.wire;
         let ledger = &mut audit.ledger;
         let mut drops = Drops { sink, qostat, ledger, at: wire.done(), because: None };
         let end = loop {
@@ -70,7 +70,6 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                 break End::Free(at);
             }
             drops.qostat.called(busy);
-            called = at;
             let Some(packet) = given else {
                 ring.push(on_wire);
                 break End::Idle(at);
@@ -79,7 +78,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             drops.ledger.given(&packet);
             next = packet;
         };
-        (self.wire, self.processor_free) = (wire, called);
+        self.wire = wire;
         match end {
             End::Over => {}
             End::Free(at) => self.restart(at),
