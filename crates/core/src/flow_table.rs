@@ -76,7 +76,6 @@ pub struct PackedFlow([u32; 9], NonZeroU32);
 impl PartialEq for PackedFlow {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        let pair = |a: u32, b: u32| u64::from(a) | u64::from(b) << 32;
         let pairs = |Self(words, last): &Self| {
             let [a, b, c, d, e, f, g, h, i] = *words;
             // As they lie in memory.
@@ -84,6 +83,12 @@ impl PartialEq for PackedFlow {
         };
         pairs(self).into_iter().zip(pairs(other)).fold(0, |all, (a, b)| all | (a ^ b)) == 0
     }
+}
+
+/// Two words of a key as they lie in memory.
+#[inline]
+const fn pair(a: u32, b: u32) -> u64 {
+    a as u64 | (b as u64) << 32
 }
 
 /// IPv4, in the last word of a packed key.
@@ -153,6 +158,21 @@ impl PackedFlow {
         let (source, destination) = ((addresses >> 32) as u32, addresses as u32);
         let words = [source, 0, 0, 0, destination, 0, 0, 0, ports];
         Self(words, FOUR | u32::from(protocol) << 24)
+    }
+
+    /// Whether it is [`PackedFlow::v4`] of these.
+    #[inline]
+    #[must_use]
+    pub fn is_v4_of(&self, addresses: u64, ports: u32, protocol: u8) -> bool {
+        let (source, destination) = (addresses >> 32 << 32, addresses as u32);
+        let last = FOUR.get() | u32::from(protocol) << 24;
+        // Of IPv4 the other words are zero, but for that of a subscriber.
+        let same = pair(self.1.get(), self.0[0]) == source | u64::from(last)
+            && self.0[4] == destination
+            && self.0[8] == ports
+            && self.0[1] == 0;
+        debug_assert_eq!(same, *self == Self::v4(addresses, ports, protocol));
+        same
     }
 
     /// The key that was packed.
@@ -377,20 +397,33 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     pub fn prefetch_bucket(&self, hash: u64) {
         match &self.index {
             Some(index) => index.prefetch(self.bucket(hash) as u32),
-            None => prefetch::element(&self.places, self.bucket(hash)),
+            None => prefetch::existing(&self.places, self.bucket(hash)),
         }
     }
 
     /// Reads ahead what a look-up of `hash` will read, so that it is in the cache by then.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.prefetch_place(self.first(hash));
+        self.prefetch_first(self.first(hash));
+    }
+
+    /// Reads ahead the place of this number, which may be beyond all.
+    #[inline]
+    pub(crate) fn prefetch_first(&self, place: usize) {
+        prefetch::element(&self.places, place);
     }
 
     /// Reads ahead the place of this number.
     #[inline]
     pub(crate) fn prefetch_place(&self, place: usize) {
-        prefetch::element(&self.places, place);
+        prefetch::existing(&self.places, place);
+    }
+
+    /// The same of one after the other.
+    #[inline]
+    pub(crate) fn places_ahead(&self) -> impl Fn(usize) + use<'_, K, V> {
+        let places = &*self.places;
+        move |place| prefetch::existing(places, place)
     }
 
     /// The number of the place where a search for `hash` looks first: of the entry that is looked

@@ -79,7 +79,7 @@ pub use l2_key::{L2Key, ParseL2KeyError};
 pub use mac::{MacAddr, ParseMacError};
 pub use out_of_range::OutOfRange;
 pub use packet::{Class, FlowKey, Packet, PortIndex};
-pub use prefetch::element as read_ahead;
+pub use prefetch::existing as read_ahead;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};

@@ -13,10 +13,16 @@ const LINE: usize = 64;
 /// Reads ahead element `index` of `slice`, all its lines; an `index` beyond the slice is as good as
 /// none.
 #[inline(always)]
-pub fn element<T>(slice: &[T], index: usize) {
+pub(crate) fn element<T>(slice: &[T], index: usize) {
     // Chosen without a branch, which would wait for `index`. The search for a page that is not
     // mapped would take time too.
-    let index = if index < slice.len() { index } else { 0 };
+    existing(slice, if index < slice.len() { index } else { 0 });
+}
+
+/// The same of an `index` that is not beyond the slice: one that is does no harm either, but takes
+/// time.
+#[inline(always)]
+pub fn existing<T>(slice: &[T], index: usize) {
     let first = slice.as_ptr().wrapping_add(index).cast::<u8>();
     let mut offset = 0;
     while offset < size_of::<T>() {
@@ -53,6 +59,7 @@ mod tests {
             super::element(&[[0u8; 200]; 2], index);
             super::element(&[(); 2], index);
             super::element::<u64>(&[], index);
+            super::existing(&words, index);
         }
         assert_eq!(words, [1, 2, 3]);
     }

@@ -24,6 +24,13 @@ impl Admission {
         self.list.prefetch_place(place);
     }
 
+    /// [`prefetch_place`](Self::prefetch_place) of the list as it is, which is asked for once.
+    #[inline]
+    #[must_use]
+    pub fn places_ahead(&self) -> impl Fn(u32) + use<'_> {
+        self.list.places_ahead()
+    }
+
     /// Where the flow of the packet is listed that was decided upon last: for the
     /// [places](crate::Packet::places) of the next packet of the flow. [`Places::NOWHERE`]: it is
     /// not listed.

@@ -214,6 +214,11 @@ impl ProtectedList {
     pub(super) fn prefetch_place(&self, place: u32) {
         self.table.prefetch_place(place as usize);
     }
+    #[inline]
+    pub(super) fn places_ahead(&self) -> impl Fn(u32) + use<'_> {
+        let places = self.table.places_ahead();
+        move |place| places(place as usize)
+    }
     /// The flow of a packet, if it is where the one before of it was.
     #[inline]
     pub(super) fn guessed(&self, packet: &impl Packet) -> Option<EntryId> {

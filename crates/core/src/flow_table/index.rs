@@ -93,7 +93,7 @@ impl Index {
 
     #[inline]
     pub(super) fn prefetch(&self, bucket: u32) {
-        crate::prefetch::element(&self.0, (bucket / BUCKETS) as usize);
+        crate::prefetch::existing(&self.0, (bucket / BUCKETS) as usize);
     }
 
     /// Places where an entry of the bucket with this tag may be, the likeliest first.

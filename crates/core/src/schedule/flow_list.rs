@@ -309,7 +309,7 @@ impl<S: Copy> FlowList<S> {
     pub(super) fn prefetch(&self, hash: u64) -> Option<u32> {
         self.is_long().then(|| {
             let place = self.table.first(hash);
-            self.table.prefetch_place(place);
+            self.table.prefetch_first(place);
             prefetch::element(&self.states, place);
             place as u32
         })
@@ -338,12 +338,12 @@ impl<S: Copy> FlowList<S> {
         self.uses.contains(id.link())
     }
 
-    /// Reads ahead the flow that may be at a place, if that is worth it; any number is as good.
+    /// Reads ahead the flow that may be at a place, if that is worth it.
     #[inline]
     pub(super) fn prefetch_place(&self, place: u32) {
         if self.is_long() {
             self.table.prefetch_place(place as usize);
-            self.prefetch_state(place);
+            prefetch::existing(&self.states, place as usize);
         }
     }
 

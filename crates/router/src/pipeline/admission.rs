@@ -159,25 +159,27 @@ impl FlowTables<'_> {
     /// The same of known flows.
     #[inline(never)] // so that it has the registers for itself
     pub(super) fn begin_all<'a>(self, probes: impl Iterator<Item = &'a Probe>) -> bool {
-        // Which discipline it is, is asked once.
-        let (mut places, mut count, mut more) = ([0; VECTOR], 0, false);
-        let listed = Self { scheduler: None, ..self };
-        for probe in probes {
-            more |= listed.begin(probe.hash, probe.places);
+        // Where the list lies and which discipline it is, is asked once.
+        let listed = self.admission.map(Admission::places_ahead);
+        let (mut queued, mut count, mut more) = ([0; VECTOR], 0, false);
+        for Probe { hash, places, .. } in probes {
+            if let (Some(admission), Some(ahead)) = (self.admission, &listed) {
+                more |= begin(places.listed, ahead, || find_listed(admission, *hash));
+            }
             let Some(scheduler) = self.scheduler else { continue };
-            match places.get_mut(count) {
-                Some(place) if probe.places.queue != Places::NOWHERE => {
-                    *place = probe.places.queue;
+            match queued.get_mut(count) {
+                Some(place) if places.queue != Places::NOWHERE => {
+                    *place = places.queue;
                     count += 1;
                 }
                 _ => {
-                    scheduler.prefetch_bucket(probe.hash);
+                    scheduler.prefetch_bucket(*hash);
                     more = true;
                 }
             }
         }
         if let Some(scheduler) = self.scheduler {
-            scheduler.prefetch_places(&places[..count]);
+            scheduler.prefetch_places(&queued[..count]);
         }
         more
     }
@@ -197,6 +199,12 @@ impl FlowTables<'_> {
             scheduler.prefetch(flow_hash);
         }
     }
+}
+
+/// Prefetches what finds a flow in the list.
+#[inline(never)] // or where that lies is asked for every flow of a loop over packets
+fn find_listed(admission: &Admission, flow_hash: u64) {
+    admission.prefetch_bucket(flow_hash);
 }
 
 /// Prefetches the flow that may be at a place, or else what finds it. Whether that is so.
