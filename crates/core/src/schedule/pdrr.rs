@@ -58,6 +58,7 @@ mod hosts;
 mod peek;
 mod turns;
 
+use alloc::boxed::Box;
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
@@ -184,7 +185,7 @@ pub struct Pdrr<P> {
     turns: Ring,
     longest: Longest,
     /// Who takes turns instead of flows.
-    hosts: Option<Hosts>,
+    hosts: Option<Box<Hosts>>,
     /// The place of the flow of the packet that came last.
     last: u32,
     /// The flow in service, which is not in the AFL; where hosts take turns, the one that is next.
@@ -229,7 +230,7 @@ impl<P: Packet> Pdrr<P> {
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             turns,
             longest: Longest::new(config.flows.most()),
-            hosts: Hosts::new(&config)?,
+            hosts: Hosts::new(&config)?.map(Box::new),
             last: Places::NOWHERE,
             current: None,
             elastic: Backlog::default(),
@@ -334,7 +335,7 @@ impl<P: Packet> Pdrr<P> {
         if begins {
             flow.begin(now, self.round, &self.config);
         }
-        flow.offered = flow.offered.saturating_add_unsigned(length.0 as u32);
+        flow.offers(length);
         // The first packet is within the quantum always.
         let within = begins || flow.offered <= self.config.quantum.0 as i32;
         let streaming = !flow.is_elastic()

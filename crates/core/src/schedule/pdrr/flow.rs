@@ -103,7 +103,15 @@ impl Flow {
     /// Bytes are sent; a debt beyond 2 GB is as large.
     #[inline]
     pub(super) fn spends(&mut self, length: Bytes) {
-        self.deficit = self.deficit.saturating_sub_unsigned(length.0 as u32);
+        let left = i64::from(self.deficit) - i64::from(length.0 as u32);
+        self.deficit = left.max(i32::MIN.into()) as i32;
+    }
+
+    /// Bytes are offered; beyond 2 GB they are as many.
+    #[inline]
+    pub(super) fn offers(&mut self, length: Bytes) {
+        let offered = i64::from(self.offered) + i64::from(length.0 as u32);
+        self.offered = offered.min(i32::MAX.into()) as i32;
     }
 
     /// Whether the head of its FIFO is within its deficit.
