@@ -31,6 +31,8 @@ struct Newcomer<'a> {
 /// Packets that pass one after the other because their flows are protected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProtectedRun {
+    /// Until when nothing else has to be done first.
+    until: Nanos,
     packets: u64,
     /// What their flows are.
     pub(super) states: States,
@@ -93,8 +95,16 @@ impl Admission {
         self.look_up(now, packet, guessed, pin, backlogs, lists)
     }
 
-    /// Decides about a packet in a run as [`decide`](Self::decide) does, if its flow is protected
-    /// where it was listed last: it passes. How it is treated is to be told [by that
+    /// A run of packets of protected flows begins.
+    #[must_use]
+    pub fn protected_run(&self) -> ProtectedRun {
+        // The router's list hears of each packet before the next.
+        let until = if self.config.global_list { Nanos::ZERO } else { self.next_tick() };
+        ProtectedRun { until, ..ProtectedRun::default() }
+    }
+
+    /// Decides about a packet in a [run](Self::protected_run) as [`decide`](Self::decide) does, if
+    /// its flow is protected where it was listed last: it passes. How it is treated is to be told [by that
     /// place](Self::treated_in_run), and when no other is decided about [that all
     /// passed](Self::passed_protected). False: nothing has changed.
     #[inline(always)] // in a run of packets most of it is known
@@ -104,8 +114,7 @@ impl Admission {
         now: Nanos,
         packet: &impl Packet,
     ) -> bool {
-        // The router's list hears of each packet before the next.
-        if self.config.global_list || self.next_tick() <= now {
+        if run.until <= now {
             return false;
         }
         let guessed = self.list.guessed(packet);
@@ -120,6 +129,7 @@ impl Admission {
     /// The packets of a run have passed, because their flows [are
     /// protected](Self::protects_in_run).
     pub fn passed_protected(&mut self, run: &ProtectedRun) {
+        debug_assert!(self.config.global_list || run.until == self.next_tick());
         self.counts.packets += run.packets;
         self.passed[Rule::Protected as usize] += run.packets;
     }

@@ -3,7 +3,7 @@
 
 use crate::admit::{PIN, XpPacket, config, flow, hash};
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, Observed, ProtectedRun, RouterLists, RouterListsConfig, Verdict,
+    Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict,
 };
 use evenkeel_core::packet::Places;
 use evenkeel_core::schedule::Treated;
@@ -91,7 +91,7 @@ proptest! {
         let config = AdmissionConfig { global_list, flows, flow_timeout, ..config() };
         let [mut singly, mut together] = [(); 2].map(|()| Link::new(config.clone()));
         let (mut now, mut listed, mut runs) = (Nanos::ZERO, [Places::NOWHERE; 14], 0);
-        let (mut bytes, mut passed, mut run) = (0, 0, ProtectedRun::default());
+        let (mut bytes, mut passed, mut run) = (0, 0, together.admission.protected_run());
         for (gap, number, length, treated) in steps {
             now += Nanos::from_micros(gap);
             let of = usize::from(number);
@@ -113,7 +113,7 @@ proptest! {
                     together.admission.treated_in_run(&mut run, now, listed[of], is_elastic);
                 }
             } else {
-                together.admission.passed_protected(&std::mem::take(&mut run));
+                together.admission.passed_protected(&run);
                 passed = 0;
                 for link in [&mut singly, &mut together] {
                     while link.admission.next_tick() <= now {
@@ -130,6 +130,7 @@ proptest! {
                 }
                 passes = together.decide(now, &told, treated) == Verdict::Pass;
                 listed[of] = together.admission.last_place();
+                run = together.admission.protected_run();
             }
             runs += u32::from(passed > 0);
             let verdict = singly.decide(now, &told, treated);

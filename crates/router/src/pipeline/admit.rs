@@ -183,7 +183,8 @@ impl PortSlot {
         packets: &[UnroutedPacket],
         advanced: Nanos,
     ) -> bool {
-        let (count, known) = (parsed.len(), self.known(parsed, packets));
+        let (count, known) =
+            (parsed.len(), self.known(parsed, |at| Some(packets.get(at)?.arrival)));
         let Some(last) = packets[..count].last().map(|packet| packet.arrival) else { return true };
         let all = (0..count).map_while(&known);
         if self.tx_room() <= count || !self.link.pass_all(advanced, all, last) {
@@ -250,25 +251,24 @@ impl PortSlot {
     /// caller gives their frames to `tx`.
     #[inline]
     pub(super) fn passed(&mut self, parsed: &[Parsed], packets: &[UnroutedPacket]) {
-        let (count, known) = (parsed.len(), self.known(parsed, packets));
+        let (count, known) =
+            (parsed.len(), self.known(parsed, |at| Some(packets.get(at)?.arrival)));
         if let Some(last) = packets[..count].last() {
             self.link.passed((0..count).map_while(&known), last.arrival);
             self.busiest.see_all(count, known);
         }
     }
 
-    /// Makes the packets of a run by their numbers.
+    /// Makes the packets of a run by their numbers, as they arrived.
     #[inline]
-    pub(super) fn known<'a>(
+    pub(super) fn known<'a, A: Fn(usize) -> Option<Nanos>>(
         &self,
         parsed: &'a [Parsed],
-        packets: &'a [UnroutedPacket],
-    ) -> impl Fn(usize) -> Option<KnownPacket<'a>> + use<'a> {
+        arrival: A,
+    ) -> impl Fn(usize) -> Option<KnownPacket<'a>> + use<'a, A> {
         let (framing, port) = (self.link.framing(), self.index.0);
-        move |at| match (parsed.get(at)?, packets.get(at)?) {
-            (Parsed::Known(probe), packet) => {
-                Some(KnownPacket::new(probe, packet.arrival, port, framing))
-            }
+        move |at| match parsed.get(at)? {
+            Parsed::Known(probe) => Some(KnownPacket::new(probe, arrival(at)?, port, framing)),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! its own, small enough for the registers, and what is the same for all is asked once.
 //!
 //! ```text
-//! admission: protected? ─▶ records ─▶ link and discipline; admission and cache of flows are told
+//! admission: protected? records ─▶ link and discipline; admission and cache of flows are told
 //! ```
 //!
 //! What becomes of a packet is what becomes of it by [the way of single ones](super::admit): that
@@ -14,7 +14,7 @@ use std::vec::Drain;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::ProtectedRun;
 use evenkeel_core::link::Framing;
-use evenkeel_core::packet::Places;
+use evenkeel_core::packet::{Packet, Places};
 use evenkeel_core::schedule::{Scheduler, Treated};
 
 use super::Pipeline;
@@ -33,33 +33,31 @@ impl PortSlot {
         self.is_nobody_elses() && self.link.passes_none() && !self.link.scheduler().reads_acks()
     }
 
-    /// How many of the first packets of a run the admission of the link lets pass because their
-    /// flows are protected, and what it has to know of them afterwards; all, if it has none.
-    /// Nothing enters before `advanced`.
-    #[inline(never)] // so that it has the registers for itself
-    fn protects_some(
+    /// Adds the first packets of a run, which leave by `port`, to those that are going to wait, as
+    /// long as the admission of the link, if it has one, lets them pass because their flows are
+    /// protected; what it has to know of them afterwards. Nothing enters before `advanced`.
+    fn make_wait(
         &mut self,
-        parsed: &[Parsed],
-        packets: &[UnroutedPacket],
+        (port, parsed): (u16, &[Parsed]),
+        packets: &mut Drain<'_, UnroutedPacket>,
+        waiting: &mut Vec<QueuedPacket>,
         advanced: Nanos,
-    ) -> (usize, ProtectedRun) {
-        let (framing, port) = (self.link.framing(), self.index.0);
-        let (mut count, mut run) = (parsed.len(), ProtectedRun::default());
+        pool: &mut Store,
+    ) -> ProtectedRun {
+        let behind = (port, self.link.framing());
+        let mut run = ProtectedRun::default();
         if let Some(admission) = &mut self.admission {
-            for (parsed, packet) in parsed.iter().zip(packets) {
-                let Parsed::Known(probe) = parsed else { break };
-                let (at, arrival) = (packet.arrival.max(advanced), packet.arrival);
-                let known = KnownPacket::new(probe, arrival, port, framing);
-                if !admission.protects_in_run(&mut run, at, &known) {
-                    break;
-                }
-            }
+            run = admission.protected_run();
+            pool.make_wait(behind, parsed, packets, waiting, |known| {
+                admission.protects_in_run(&mut run, known.arrival.max(advanced), known)
+            });
             admission.passed_protected(&run);
-            count = run.packets() as usize;
+        } else {
+            pool.make_wait(behind, parsed, packets, waiting, |_| true);
         }
-        let known = self.known(parsed, packets);
-        self.busiest.see_all(count, known);
-        (count, run)
+        let known = self.known(parsed, |at| Some(waiting.get(at)?.arrival()));
+        self.busiest.see_all(waiting.len(), known);
+        run
     }
 
     /// Packets of flows that `parsed` names enter the link, where they wait. The admission is told
@@ -93,22 +91,28 @@ impl PortSlot {
 }
 
 impl Store {
-    /// Adds the packets of a run to those that are going to wait.
+    /// Adds the first packets of a run, which leave by a port, to those that are going to wait, as
+    /// long as they pass.
     #[inline(never)] // so that it has the registers for itself
     fn make_wait(
         &mut self,
+        (port, framing): (u16, Framing),
         parsed: &[Parsed],
         packets: &mut Drain<'_, UnroutedPacket>,
-        (port, framing): (u16, Framing),
         waiting: &mut Vec<QueuedPacket>,
+        mut passes: impl FnMut(&KnownPacket<'_>) -> bool,
     ) {
         // Beforehand, or each packet is kept aside until it has its place.
         self.provide(parsed.len());
-        waiting.extend(parsed.iter().zip(packets).map_while(|(parsed, packet)| {
+        waiting.extend(parsed.iter().map_while(|parsed| {
             let Parsed::Known(probe) = parsed else { return None };
-            let UnroutedPacket { mut frame, arrival, .. } = packet;
-            frame.trim(frame_len(probe));
+            let arrival = packets.as_slice().first()?.arrival;
             let known = KnownPacket::new(probe, arrival, port, framing);
+            if !passes(&known) {
+                return None;
+            }
+            let mut frame = packets.next()?.frame;
+            frame.trim(frame_len(probe));
             self.queued_there(known.record(frame))
         }));
     }
@@ -126,11 +130,10 @@ impl Pipeline {
     ) -> usize {
         let Self { pool, ports, flow_cache, agenda, waiting, .. } = self;
         let (slot, advanced) = (&mut ports[link], agenda.advanced());
-        let (count, run) = slot.protects_some(parsed, packets.as_slice(), advanced);
+        let run = slot.make_wait((port, parsed), packets, waiting, advanced, pool);
+        let count = waiting.len();
         if count > 0 {
-            let parsed = &parsed[..count];
-            pool.make_wait(parsed, packets, (port, slot.link.framing()), waiting);
-            slot.queue_all((parsed, run), waiting, advanced, pool, flow_cache);
+            slot.queue_all((&parsed[..count], run), waiting, advanced, pool, flow_cache);
             agenda.touch(link);
         }
         count

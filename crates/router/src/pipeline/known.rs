@@ -129,6 +129,12 @@ impl Packet for KnownPacket<'_> {
     }
 
     #[inline]
+    fn is_of(&self, flow: &PackedFlow) -> bool {
+        let (addresses, ports, protocol) = self.probe.flow.parts();
+        flow.is_v4_of(addresses, ports, protocol)
+    }
+
+    #[inline]
     fn flow_hash(&self) -> u64 {
         self.probe.hash
     }
