@@ -41,7 +41,7 @@ case $what in
     # The types that are promised, and whether they are those of what was compiled.
     "../$tools/bin/mypy" --no-error-summary --cache-dir "../$tools/mypy" --python-executable "../$tools/bin/python" evenkeel
     (cd .. && "$tools/bin/python" -P -m mypy.stubtest --concise evenkeel)
-    "../$tools/bin/python" -P -m pytest -p no:cacheprovider --import-mode=importlib tests
+    "../$tools/bin/python" -P -m pytest -n auto -p no:cacheprovider --import-mode=importlib tests
     ;;
   *)
     echo "python.sh tools|wheel|test" >&2

@@ -45,7 +45,8 @@ tests() {
   mkdir -p target
   [ "$(id -u)" -ne 0 ] || export EVENKEEL_NO_SKIP=1
   # The command was built with the tests: the lab's need not build it again without the client of etcd.
-  EVENKEEL=$PWD/target/debug/evenkeel cargo test --workspace "${features[@]}" --locked --quiet --no-fail-fast 2>&1 | tee "$log"
+  EVENKEEL=$PWD/target/debug/evenkeel cargo test --config "target.'cfg(unix)'.runner = 'scripts/waiting.sh'" --workspace "${features[@]}" --locked --quiet \
+    --no-fail-fast 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   awk '/^test result:/ { run += $4; bad += $6; ignored += $8 }
     END { printf "tests: %d passed, %d failed, %d ignored", run, bad, ignored }' "$log"

@@ -462,14 +462,19 @@ fn told(cell: &Cell, name: &str, came: &Came) -> String {
 fn hold(cells: &[Cell], disciplines: &[(&str, DisciplineConfig)]) -> String {
     let (mut wrong, mut rows) = (Vec::new(), String::new());
     for cell in cells {
-        let rivals = SEEDS.map(|seed| run(*cell, &fq_codel(), seed));
+        let rival = fq_codel();
+        let (rivals, came) = std::thread::scope(|scope| {
+            let seeds = |of| scope.spawn(move || SEEDS.map(|seed| run(*cell, of, seed)));
+            let all: Vec<_> = disciplines.iter().map(|(_, discipline)| seeds(discipline)).collect();
+            let rivals = SEEDS.map(|seed| run(*cell, &rival, seed));
+            (rivals, all.into_iter().map(|came| came.join().unwrap()).collect::<Vec<_>>())
+        });
         rivals.iter().for_each(|rival| println!("{}", told(cell, "fq-codel", rival)));
         let (target, round) = cell.target();
         let (mbps, rtt) = (cell.rate.0 / 1_000_000, cell.rtt.0 / 1_000_000);
         let most = (3 * target.0 + round.0) as f64 / 1e6;
         let _ = write!(rows, "| {mbps}, {}, {rtt} | {most:.1} | {}", cell.flows, waits(&rivals));
-        for (name, discipline) in disciplines {
-            let came = SEEDS.map(|seed| run(*cell, discipline, seed));
+        for ((name, _), came) in disciplines.iter().zip(&came) {
             for ((came, rival), seed) in came.iter().zip(&rivals).zip(SEEDS) {
                 let line = told(cell, name, came);
                 println!("{line}");
@@ -477,7 +482,7 @@ fn hold(cells: &[Cell], disciplines: &[(&str, DisciplineConfig)]) -> String {
                     wrong.push(format!("{line}, seed {seed}:{why}"));
                 }
             }
-            let _ = write!(rows, " | {}", waits(&came));
+            let _ = write!(rows, " | {}", waits(came));
         }
         rows += " |\n";
     }
