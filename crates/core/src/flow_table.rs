@@ -563,6 +563,28 @@ mod tests {
         *state >> 33
     }
 
+    /// Each part counts, and so does what makes it the flow of a subscriber, a host, or IPv6.
+    #[test]
+    fn a_flow_of_ipv4_is_told_from_what_differs_anywhere() {
+        let (addresses, ports, protocol) = (0x0a00_0101_0a00_0201_u64, 5_000 << 16 | 80, 17);
+        let own = PackedFlow::v4(addresses, ports, protocol);
+        assert!(own.is_v4_of(addresses, ports, protocol));
+        for bit in 0..64 {
+            assert!(!own.is_v4_of(addresses ^ 1 << bit, ports, protocol));
+            assert!(!own.is_v4_of(addresses, ports ^ 1 << (bit % 32), protocol));
+            assert!(!own.is_v4_of(addresses, ports, protocol ^ 1 << (bit % 8)));
+            assert!(!own.of_subscriber(1 << (bit % 32)).is_v4_of(addresses, ports, protocol));
+        }
+        let six = FlowKey {
+            source: "::ffff:10.0.1.1".parse().unwrap(),
+            destination: "2001:db8::1".parse().unwrap(),
+            ..own.unpack()
+        };
+        for other in [own.host(true), own.host(false), PackedFlow::new(&six)] {
+            assert!(!other.is_v4_of(addresses, ports, protocol));
+        }
+    }
+
     #[test]
     fn it_agrees_with_a_map_whatever_the_hash() {
         // All in one bucket, few buckets, many buckets.

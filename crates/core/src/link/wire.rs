@@ -177,7 +177,35 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever follows whatever, each packet is through at the first nanosecond that is not
+        /// before its last bit; lengths repeat, as they do on links.
+        #[test]
+        fn packets_of_all_lengths_take_their_bits(
+            lengths in prop::collection::vec(
+                prop_oneof![Just(64_u64), Just(1_538), 0_u64..4, 1_u64..1_000_000],
+                1..60,
+            ),
+            rate in prop_oneof![1_u64..2_000, 1_000_000_u64..1_000_000_000_000_000],
+        ) {
+            let mut wire = Wire::new(Some(BitRate(rate)));
+            let mut bits = 0_u128;
+            for (at, length) in lengths.into_iter().enumerate() {
+                if at == 0 {
+                    wire.begin(Nanos::ZERO, Bytes(length));
+                } else {
+                    wire.follow(Bytes(length));
+                }
+                bits += u128::from(length) * 8;
+                let exact = (bits * 1_000_000_000).div_ceil(rate.into());
+                prop_assert_eq!(u128::from(wire.done().0), exact);
+            }
+        }
+    }
 
     #[test]
     fn the_long_run_rate_is_exact() {
