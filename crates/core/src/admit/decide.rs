@@ -28,24 +28,6 @@ struct Newcomer<'a> {
     own: Option<OwnPlan>,
 }
 
-/// Packets that pass one after the other because their flows are protected.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProtectedRun {
-    /// Until when nothing else has to be done first.
-    until: Nanos,
-    packets: u64,
-    /// What their flows are.
-    pub(super) states: States,
-}
-
-impl ProtectedRun {
-    /// How many they are.
-    #[must_use]
-    pub const fn packets(&self) -> u64 {
-        self.packets
-    }
-}
-
 /// Why a packet was refused, with what was held against what.
 struct Refusal {
     reason: Reason,
@@ -95,48 +77,14 @@ impl Admission {
         self.look_up(now, packet, guessed, pin, backlogs, lists)
     }
 
-    /// A run of packets of protected flows begins.
-    #[must_use]
-    pub fn protected_run(&self) -> ProtectedRun {
-        // The router's list hears of each packet before the next.
-        let until = if self.config.global_list { Nanos::ZERO } else { self.next_tick() };
-        ProtectedRun { until, ..ProtectedRun::default() }
-    }
-
-    /// Decides about a packet in a [run](Self::protected_run) as [`decide`](Self::decide) does, if
-    /// its flow is protected where it was listed last: it passes. How it is treated is to be told [by that
-    /// place](Self::treated_in_run), and when no other is decided about [that all
-    /// passed](Self::passed_protected). False: nothing has changed.
-    #[inline(always)] // in a run of packets most of it is known
-    pub fn protects_in_run(
-        &mut self,
-        run: &mut ProtectedRun,
-        now: Nanos,
-        packet: &impl Packet,
-    ) -> bool {
-        if run.until <= now {
-            return false;
-        }
-        let guessed = self.list.guessed(packet);
-        let Some(states) = guessed.and_then(|id| self.protects(now, id, packet)) else {
-            return false;
-        };
-        run.packets += 1;
-        run.states.add(states);
-        true
-    }
-
-    /// The packets of a run have passed, because their flows [are
-    /// protected](Self::protects_in_run).
-    pub fn passed_protected(&mut self, run: &ProtectedRun) {
-        debug_assert!(self.config.global_list || run.until == self.next_tick());
-        self.counts.packets += run.packets;
-        self.passed[Rule::Protected as usize] += run.packets;
-    }
-
     /// What the flow of a packet is, which is listed at `id`; `None`: it was silent for too long.
     #[inline(always)] // in a run of packets most of it is known
-    fn protects(&mut self, now: Nanos, id: EntryId, packet: &impl Packet) -> Option<States> {
+    pub(super) fn protects(
+        &mut self,
+        now: Nanos,
+        id: EntryId,
+        packet: &impl Packet,
+    ) -> Option<States> {
         let Touched { proves, states } = self.list.touch(id, now, packet.wire_len())?;
         if proves && let Some(budget) = &mut self.budget {
             budget.proved();

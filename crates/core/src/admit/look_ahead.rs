@@ -26,7 +26,6 @@ impl Admission {
 
     /// [`prefetch_place`](Self::prefetch_place) of the list as it is, which is asked for once.
     #[inline]
-    #[must_use]
     pub fn places_ahead(&self) -> impl Fn(u32) + use<'_> {
         self.list.places_ahead()
     }

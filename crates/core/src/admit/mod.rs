@@ -76,6 +76,7 @@ mod per_user;
 mod pinning;
 mod plans;
 mod protected;
+mod runs;
 mod second_link;
 pub mod view;
 
@@ -84,13 +85,13 @@ use alloc::vec::Vec;
 
 pub use budget::{BudgetConfig, CALM, FLOOD_FLOWS, MATURE};
 pub use config::{AdmissionConfig, FlowsConfig, OWN_BURST, OWN_SHARE, OnLink};
-pub use decide::ProtectedRun;
 pub use eccm::EccmConfig;
 pub use emergency::{EmergencyConfig, EmergencyRule};
 pub use flush::{Flush, FlushConfig};
 pub use global::{RouterLists, RouterListsConfig};
 pub use per_user::{Owner, PerUserConfig, UserBy};
 pub use pinning::PinningConfig;
+pub use runs::ProtectedRun;
 pub use second_link::{SecondLinkConfig, SecondLinkPolicy};
 pub use view::*;
 
@@ -399,24 +400,6 @@ impl Admission {
         }
         if self.config.global_list {
             self.tell_all(now, elastic, lists);
-        }
-    }
-
-    /// The same of one that [passed in a run](Self::protects_in_run), whose flow is listed at this
-    /// [place](crate::packet::Places::listed): it went into an elastic queue, or among the priority
-    /// packets.
-    #[inline]
-    pub fn treated_in_run(
-        &mut self,
-        run: &mut ProtectedRun,
-        now: Nanos,
-        place: u32,
-        is_elastic: bool,
-    ) {
-        // A priority packet of a flow that is not elastic changes nothing.
-        run.states.add_elastic(is_elastic);
-        if run.states.some_elastic() {
-            self.list.treated(EntryId::from_link(place), now, is_elastic);
         }
     }
 
