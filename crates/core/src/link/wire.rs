@@ -243,7 +243,10 @@ mod tests {
         assert_eq!(wire.done(), Nanos::from_millis(1));
         wire.set_rate(Nanos::from_micros(400), Some(BitRate(16_000_000)));
         assert_eq!(wire.done(), Nanos::from_micros(700));
-        wire.set_rate(Nanos::from_micros(500), None);
+        // And all of one that is as long.
+        wire.follow(Bytes(1_000));
+        assert_eq!(wire.done(), Nanos::from_micros(1_200));
+        wire.set_rate(Nanos::from_micros(1_100), None);
         assert!(wire.is_idle());
     }
 }

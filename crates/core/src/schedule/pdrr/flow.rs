@@ -121,3 +121,27 @@ impl Flow {
         !self.fifo.is_empty() && head <= self.deficit
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_two_gigabytes_is_as_much() {
+        let mut flow = Flow::NEW;
+        for _ in 0..3 {
+            flow.spends(Bytes(1 << 30));
+            flow.offers(Bytes(1 << 30));
+        }
+        assert_eq!((flow.deficit, flow.offered), (i32::MIN, i32::MAX));
+        // As long as a packet is ever counted.
+        let mut flow = Flow::NEW;
+        flow.spends(Bytes(u32::MAX.into()));
+        flow.offers(Bytes(u32::MAX.into()));
+        assert_eq!((flow.deficit, flow.offered), (i32::MIN, i32::MAX));
+        let mut flow = Flow::NEW;
+        flow.spends(Bytes(1_500));
+        flow.offers(Bytes(64));
+        assert_eq!((flow.deficit, flow.offered), (-1_500, 64));
+    }
+}
