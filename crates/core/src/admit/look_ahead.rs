@@ -18,13 +18,8 @@ impl Admission {
         self.list.prefetch_bucket(flow_hash);
     }
 
-    /// Reads ahead the flow that may be at a [place](Places::listed): instead of the two steps.
-    #[inline]
-    pub fn prefetch_place(&self, place: u32) {
-        self.list.prefetch_place(place);
-    }
-
-    /// [`prefetch_place`](Self::prefetch_place) of the list as it is, which is asked for once.
+    /// What reads ahead the flow that may be at a [place](Places::listed), instead of the two
+    /// steps: asked for once for many places.
     #[inline]
     pub fn places_ahead(&self) -> impl Fn(u32) + use<'_> {
         self.list.places_ahead()

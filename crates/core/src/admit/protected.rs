@@ -211,10 +211,6 @@ impl ProtectedList {
         self.table.prefetch(hash);
     }
     #[inline]
-    pub(super) fn prefetch_place(&self, place: u32) {
-        self.table.prefetch_place(place as usize);
-    }
-    #[inline]
     pub(super) fn places_ahead(&self) -> impl Fn(u32) + use<'_> {
         let places = self.table.places_ahead();
         move |place| places(place as usize)

@@ -140,11 +140,7 @@ impl FlowTables<'_> {
     #[inline(always)] // a part of two loops over packets
     pub(super) fn begin(self, flow_hash: u64, places: Places) -> bool {
         let listed = self.admission.is_some_and(|admission| {
-            begin(
-                places.listed,
-                |place| admission.prefetch_place(place),
-                || admission.prefetch_bucket(flow_hash),
-            )
+            begin(places.listed, admission.places_ahead(), || admission.prefetch_bucket(flow_hash))
         });
         let queued = self.scheduler.is_some_and(|scheduler| {
             begin(

@@ -35,6 +35,12 @@ impl Waiting for Queues<'_> {
     }
 }
 
+/// When the packets of a run arrived, by their numbers.
+#[inline]
+fn arrivals(packets: &[UnroutedPacket]) -> impl Fn(usize) -> Option<Nanos> {
+    |at| Some(packets.get(at)?.arrival)
+}
+
 impl PacketRecord {
     /// Looks whose it is, if that is not known.
     #[inline]
@@ -183,8 +189,7 @@ impl PortSlot {
         packets: &[UnroutedPacket],
         advanced: Nanos,
     ) -> bool {
-        let (count, known) =
-            (parsed.len(), self.known(parsed, |at| Some(packets.get(at)?.arrival)));
+        let (count, known) = (parsed.len(), self.known(parsed, arrivals(packets)));
         let Some(last) = packets[..count].last().map(|packet| packet.arrival) else { return true };
         let all = (0..count).map_while(&known);
         if self.tx_room() <= count || !self.link.pass_all(advanced, all, last) {
@@ -251,8 +256,7 @@ impl PortSlot {
     /// caller gives their frames to `tx`.
     #[inline]
     pub(super) fn passed(&mut self, parsed: &[Parsed], packets: &[UnroutedPacket]) {
-        let (count, known) =
-            (parsed.len(), self.known(parsed, |at| Some(packets.get(at)?.arrival)));
+        let (count, known) = (parsed.len(), self.known(parsed, arrivals(packets)));
         if let Some(last) = packets[..count].last() {
             self.link.passed((0..count).map_while(&known), last.arrival);
             self.busiest.see_all(count, known);

@@ -2,7 +2,7 @@
 //! its own, small enough for the registers, and what is the same for all is asked once.
 //!
 //! ```text
-//! admission: protected? records ─▶ link and discipline; admission and cache of flows are told
+//! admission and records ─▶ link and discipline; admission and cache of flows are told
 //! ```
 //!
 //! What becomes of a packet is what becomes of it by [the way of single ones](super::admit): that
