@@ -10,8 +10,9 @@ started=$SECONDS
 # What a later change may add to is said in CONTRIBUTING.md.
 budget=1500
 
-# Each crate is built once: nothing would be read again of what incremental builds store, and writing it takes time and gigabytes.
-export CARGO_INCREMENTAL=0
+# Each crate is built once: nothing would be read again of what incremental builds store, and writing it takes time and gigabytes. Nor is a crate built in
+# pieces: there are enough crates for all cores, and pieces repeat what they share.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_CODEGEN_UNITS=1
 
 # CPU seconds of all that has run so far: what a step costs, however busy the machine is with other things.
 cpu() { awk '{ sub(/.*\) /, ""); print int(($14 + $15) / 100) }' "/proc/$$/stat"; }
@@ -39,15 +40,30 @@ skip() { # name, why
   printf '\n=== %s\n--- skipped: %s\n' "$1" "$2"
 }
 
+# Parts of the tests (scripts/run-tests.sh), with more arguments of cargo.
+part() { # name, arguments...
+  # The command was built with the tests: the lab's need not build it again without the client of etcd.
+  EVENKEEL_TESTS=$1 EVENKEEL=$PWD/target/debug/evenkeel cargo test --config "target.'cfg(unix)'.runner = 'scripts/run-tests.sh'" --workspace "${features[@]}" \
+    --locked --quiet --no-fail-fast "${@:2}" 2>&1
+}
+
 # The tests' own counts, and why what was skipped was. With root everything is there but another kernel, and a test skipped for anything else is a failed one.
 tests() {
-  local log=target/tests.log status
+  local log=target/tests.log virtual=target/tests-virtual.log status=0 beside
   mkdir -p target
   [ "$(id -u)" -ne 0 ] || export EVENKEEL_NO_SKIP=1
-  # The command was built with the tests: the lab's need not build it again without the client of etcd.
-  EVENKEEL=$PWD/target/debug/evenkeel cargo test --config "target.'cfg(unix)'.runner = 'scripts/waiting.sh'" --workspace "${features[@]}" --locked --quiet \
-    --no-fail-fast 2>&1 | tee "$log"
+  # Who interrupts all this does not leave those in the background behind.
+  trap 'trap - INT TERM; kill 0' INT TERM
+  # Tests of documentation are real, so once they are enough.
+  part virtual --tests >"$virtual" &
+  beside=$!
+  part real | tee "$log"
   status=${PIPESTATUS[0]}
+  wait "$beside" || status=1
+  trap - INT TERM
+  tee -a "$log" <"$virtual"
+  part alone --tests | tee -a "$log"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
   awk '/^test result:/ { run += $4; bad += $6; ignored += $8 }
     END { printf "tests: %d passed, %d failed, %d ignored", run, bad, ignored }' "$log"
   printf ', %d without their packets (reasons above)\n' "$(grep -c '^skipped: ' "$log")"

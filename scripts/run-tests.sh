@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs a test binary for cargo, or what of it is of the part of all tests that EVENKEEL_TESTS names; without that, all of it.
+#   virtual  long ones that ask no clock. They take what the tests beside them leave of the CPUs: half of them, whenever nobody else wants these
+#   real     all others. Those that mostly wait, for kernels, clocks and clients that are late, share a core
+#   alone    on real packets, how a core is shared, or that all of them are wanted: nothing runs beside them
+#   cargo test --config 'target."cfg(unix)".runner = "scripts/run-tests.sh"' ...
+set -euo pipefail
+cores=$(nproc)
+run() { # part, words before, "--", arguments
+  [ "${EVENKEEL_TESTS:-$1}" = "$1" ] || return 0
+  local before=()
+  shift
+  while [ "$1" != -- ]; do before+=("$1") && shift; done
+  ${before[@]+"${before[@]}"} "${binary[@]}" "${@:2}"
+}
+case ${EVENKEEL_TESTS:-real} in
+  virtual | real | alone) ;;
+  *) echo "EVENKEEL_TESTS=$EVENKEEL_TESTS: there are virtual, real and alone" >&2 && exit 2 ;;
+esac
+binary=("$@")
+case $CARGO_PKG_NAME/$(basename "$1") in
+  evenkeel-bench/instructions-* | evenkeel-cluster/it-* | evenkeel-core/it-* | evenkeel-sim/it-*)
+    run virtual chrt --idle 0 -- --test-threads $(((cores + 1) / 2))
+    ;;
+  evenkeel/alone-* | evenkeel-router/kernel-*) run alone -- ;;
+  evenkeel/live-*)
+    run real -- --skip outage:: --skip kill:: --test-threads $(((3 * cores + 1) / 2))
+    run alone -- outage:: kill::
+    ;;
+  evenkeel-ports/it-* | evenkeel-serve/it-*) run real -- --test-threads $((3 * cores)) ;;
+  *) run real -- ;;
+esac
