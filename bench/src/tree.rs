@@ -30,7 +30,7 @@ const BURST: u64 = 32;
 /// The wire takes a packet of 1,000 bytes each 100 ns.
 const SPACING: u64 = 100;
 
-fn mail(person: u32, to: u32, now: Nanos) -> Record {
+fn mail(person: u32, to: u32, queue: u32, now: Nanos) -> Record {
     let hash = (u64::from(person) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
     let flow = FlowKey {
@@ -45,7 +45,7 @@ fn mail(person: u32, to: u32, now: Nanos) -> Record {
         flow: PackedFlow::new(&flow),
         hash: hash ^ hash >> 29,
         arrival: now,
-        places: Places::UNKNOWN,
+        places: Places { queue, ..Places::UNKNOWN },
         subscriber: to,
         len: 1_000,
         class: Class(0),
@@ -111,6 +111,8 @@ pub(crate) struct Full {
     scheduler: AnyScheduler<Handle>,
     spare: Spare,
     places: Vec<u32>,
+    /// Where the packet before of each was queued, as the router's cache of flows tells it.
+    queues: Vec<u32>,
     now: Nanos,
 }
 
@@ -119,7 +121,8 @@ impl Full {
         let (config, places) = config(kind, people);
         let scheduler = config.build(1).expect("the settings are in range");
         let now = Nanos::from_secs(1);
-        let mut full = Self { scheduler, spare: Spare::default(), places, now };
+        let queues = vec![Places::NOWHERE; places.len()];
+        let mut full = Self { scheduler, spare: Spare::default(), places, queues, now };
         for _ in 0..2 {
             for person in 0..people {
                 full.arrive(person);
@@ -129,13 +132,15 @@ impl Full {
     }
 
     fn packet(&mut self, person: u32) -> Handle {
-        self.spare.packet(mail(person, self.places[person as usize], self.now))
+        let at = person as usize;
+        self.spare.packet(mail(person, self.places[at], self.queues[at], self.now))
     }
 
     fn arrive(&mut self, person: u32) {
         let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
         let packet = self.packet(person);
-        let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
+        self.queues[person as usize] =
+            black_box(self.scheduler.take_in(self.now, packet, &mut lost)).1;
     }
 
     /// What leaves in the time of a burst.
@@ -163,7 +168,10 @@ impl Full {
         for _ in 0..packets / BURST {
             let gone = self.leave();
             let (people, count) = self.take(gone);
-            people[..count].iter().for_each(|person| self.arrive(*person));
+            let people = &people[..count];
+            let queues = people.iter().map(|person| self.queues[*person as usize]);
+            queues.for_each(|queue| self.scheduler.prefetch_place(queue));
+            people.iter().for_each(|person| self.arrive(*person));
         }
     }
 
@@ -179,11 +187,10 @@ impl Full {
             let mails: Vec<Handle> =
                 people[..count].iter().map(|person| self.packet(*person)).collect();
             let begin = tsc.now();
-            mails.iter().for_each(|mail| self.scheduler.prefetch_bucket(mail.flow_hash()));
-            mails.iter().for_each(|mail| self.scheduler.prefetch(mail.flow_hash()));
+            mails.iter().for_each(|mail| self.scheduler.prefetch_place(mail.places().queue));
             for mail in mails {
                 let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
-                let _ = black_box(self.scheduler.enqueue(self.now, mail, &mut lost));
+                let _ = black_box(self.scheduler.take_in(self.now, mail, &mut lost));
             }
             cycles += tsc.now().0.saturating_sub(begin.0);
             packets += count as u64;

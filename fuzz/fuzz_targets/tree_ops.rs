@@ -98,7 +98,7 @@ fuzz_target!(|case: Case| {
                 came += 1;
                 let packet = TestPacket::new(came, 0, u32::from(length).max(20));
                 let packet = TestPacket { arrival: now, flow: flow(number % 8), ..packet };
-                let mail = Mail { packet, to: u32::from(to % 48) };
+                let mail = Mail::new(packet, u32::from(to % 48));
                 let _ = tree.enqueue(now, mail, &mut |_, _: Reason| gone += 1);
             }
             Op::Send => match tree.dequeue(now, &mut |_, _: Reason| gone += 1) {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_core::packet::Ack;
+use evenkeel_core::packet::{Ack, Places};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 
 /// A packet that is known by its number.
@@ -76,6 +76,15 @@ pub struct Mail {
     pub packet: TestPacket,
     /// The number of the subscriber.
     pub to: u32,
+    /// Where the flow is queued, as it is guessed.
+    pub queue: u32,
+}
+
+impl Mail {
+    /// For a subscriber; nobody guesses where its flow is queued.
+    pub fn new(packet: TestPacket, to: u32) -> Self {
+        Self { packet, to, queue: Places::NOWHERE }
+    }
 }
 
 impl Packet for Mail {
@@ -99,6 +108,9 @@ impl Packet for Mail {
     }
     fn subscriber(&self) -> u32 {
         self.to
+    }
+    fn places(&self) -> Places {
+        Places { queue: self.queue, ..Places::UNKNOWN }
     }
 }
 

@@ -57,12 +57,14 @@
 //! tenth of one, and there are up to 24 for each packet of who has the smallest weight. No
 //! allocation per packet.
 //!
-//! Memory: some 300 bytes for each node, and the packets and flows of a buffer that all share.
+//! Memory: some 350 bytes for each node, and the packets and flows of a buffer that all share. Of
+//! many subscribers what the next packets need is [read ahead](ahead).
 //!
 //! **Within a subscriber** flows share, or first its hosts, or classes by weight ([`Within`]).
 //!
 //! Not implemented: a shaper in front (`peek_len` tells nothing).
 
+mod ahead;
 mod change;
 mod flow;
 mod flows;
@@ -88,10 +90,11 @@ use super::{
 use crate::aqm::blue::Coin;
 use crate::aqm::elastic::ElasticAqm;
 use crate::audit::Promise;
-use crate::packet::{Class, FlowKey, Packet};
+use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings, in_range};
 use crate::units::{BitRate, Bytes, Nanos};
+use ahead::Soon;
 use flow::Flow;
 pub use meters::{DELAY_BUCKETS, NodeMeters, NodeState};
 use node::{CAPPED, Cold, Hot, LEAF, READY, SHARED};
@@ -218,6 +221,9 @@ pub struct Tree<P> {
     backlog: Backlog,
     busy_flows: usize,
     coin: Coin,
+    soon: Soon,
+    /// The place of the flow of the packet that came last.
+    last: u32,
 }
 
 impl<P: Packet> Tree<P> {
@@ -244,6 +250,8 @@ impl<P: Packet> Tree<P> {
             backlog: Backlog::default(),
             busy_flows: 0,
             coin: Coin::NEW,
+            soon: Soon::EMPTY,
+            last: Places::NOWHERE,
             config,
         };
         tree.plant(&Plan::default(), Nanos::ZERO);
@@ -391,6 +399,18 @@ impl<P: Packet> Scheduler<P> for Tree<P> {
 
     fn flow_backlog(&self, _flow: &FlowKey, _hash: u64) -> Bytes {
         Bytes::ZERO
+    }
+
+    fn looks_up_flows(&self) -> bool {
+        true
+    }
+
+    fn prefetch_place(&self, place: u32) {
+        self.flows.prefetch_place(place);
+    }
+
+    fn last_place(&self) -> u32 {
+        self.last
     }
 
     fn name(&self) -> &'static str {

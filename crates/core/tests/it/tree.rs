@@ -17,7 +17,7 @@ use proptest::test_runner::TestRunner;
 pub(crate) fn mail(to: u32, number: u64, length: u32, flow_number: u8, now: Nanos) -> Mail {
     let packet =
         TestPacket { arrival: now, flow: flow(flow_number), ..TestPacket::new(number, 0, length) };
-    Mail { packet, to }
+    Mail::new(packet, to)
 }
 
 pub(crate) const fn mbps(rate: u64) -> Option<BitRate> {
@@ -412,6 +412,54 @@ fn plans() -> Vec<Arc<Plan>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Where a flow is queued is found by its key: a guess saves the search, or does nothing.
+    #[test]
+    fn what_is_guessed_of_places_changes_nothing(
+        ops in prop::collection::vec((0u8..100, any::<u8>(), any::<u16>()), 1..300),
+    ) {
+        let plans = plans();
+        let config =
+            TreeConfig { plan: Arc::clone(&plans[0]), buffer: 40, ..TreeConfig::default() };
+        let mut trees: [Tree<Mail>; 2] = [0, 1].map(|_| Tree::new(config.clone()).unwrap());
+        let mut now = Nanos::from_secs(5);
+        let mut queues = [u32::MAX; 160];
+        for (number, (op, a, b)) in ops.into_iter().enumerate() {
+            let outcomes = [false, true].map(|guesses| {
+                let tree = &mut trees[usize::from(guesses)];
+                let mut lost = Vec::new();
+                let mut sink = |packet: Mail, reason: Reason| lost.push((packet.packet.id, reason));
+                let mut treated = None;
+                let mut given = None;
+                match op {
+                    0..=49 => {
+                        let (to, flow) = (u32::from(a % 10), a / 16);
+                        let length = 60 + u32::from(b % 1_400);
+                        let mut packet = mail(to, number as u64, length, flow, now);
+                        let known = &mut queues[usize::from(a % 10) * 16 + usize::from(flow)];
+                        if guesses {
+                            // As a rule where it was; else somebody else's, or nobody's.
+                            packet.queue = if b % 8 > 0 { *known } else { u32::from(b % 100) };
+                        }
+                        let taken = tree.take_in(now, packet, &mut sink);
+                        treated = Some(taken.0);
+                        if guesses {
+                            *known = taken.1;
+                        }
+                    }
+                    50..=89 => given = tree.dequeue(now, &mut sink).map(|packet| packet.packet.id),
+                    90..=96 => (),
+                    _ => {
+                        let plan = Arc::clone(&plans[usize::from(a) % plans.len()]);
+                        tree.replant(now, plan, &mut sink).unwrap();
+                    }
+                }
+                (treated, given, lost, tree.backlog(), tree.next_wake(now))
+            });
+            prop_assert_eq!(&outcomes[0], &outcomes[1]);
+            now += Nanos(u64::from(b) << (a % 12));
+        }
+    }
 
     /// Whatever comes in whatever order: nothing is lost or sent twice, flows keep their order,
     /// what waits is asked for again, and counts never go wrong.

@@ -8,7 +8,7 @@ use super::within::Groups;
 use super::{Backlog, Tree};
 use crate::aqm::elastic::{Now, Pace};
 use crate::flow_table::{EntryId, PackedFlow};
-use crate::packet::Packet;
+use crate::packet::{Packet, Places};
 use crate::reason::Reason;
 use crate::schedule::slab::{NIL, counted};
 use crate::schedule::{DropSink, Treated};
@@ -18,7 +18,9 @@ impl<P: Packet> Tree<P> {
     pub(super) fn put(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let leaf = self.leaf_of(&packet);
         let length = Bytes(counted(&packet).into());
-        let Some(id) = self.place(leaf, &packet) else {
+        let place = self.place(leaf, &packet);
+        self.last = place.map_or(Places::NOWHERE, EntryId::link);
+        let Some(id) = place else {
             return self.refuse(leaf, packet, dropped);
         };
         while self.lacks_room(leaf, length) {
@@ -68,6 +70,10 @@ impl<P: Packet> Tree<P> {
     #[inline]
     fn place(&mut self, leaf: u32, packet: &P) -> Option<EntryId> {
         let key = packet.packed_flow().of_subscriber(leaf);
+        let last = EntryId::from_link(packet.places().queue);
+        if self.flows.is_of(last, &key) && self.flows.get(last).leaf == leaf {
+            return Some(last);
+        }
         let hash = packet.flow_hash() ^ u64::from(leaf).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let found = self.flows.find(hash, &key).filter(|id| self.flows.get(*id).leaf == leaf);
         if found.is_some() {

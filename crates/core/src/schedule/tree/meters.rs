@@ -7,6 +7,7 @@ pub const DELAY_BUCKETS: usize = 16;
 
 /// Counts of a node since it is there. Bytes are those of the wire.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(align(64))]
 pub struct NodeMeters {
     /// Packets sent.
     pub sent_packets: u64,

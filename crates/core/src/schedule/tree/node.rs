@@ -154,6 +154,7 @@ pub(super) const SHARED: u32 = 256;
 
 /// What a node has besides.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Cold {
     /// What a thousandth of a weight comes to in a round, in units of 2^-32.
     scale: u64,

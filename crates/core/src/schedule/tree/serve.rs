@@ -40,7 +40,9 @@ impl<P: Packet> Tree<P> {
             let way = self.find(fine(now))?;
             let leaf = way.nodes[way.len - 1].0;
             if let Some(packet) = self.serve(leaf, now, dropped) {
-                self.charge(&way, fine(now), packet.wire_len().0);
+                let bytes = packet.wire_len().0;
+                self.charge(&way, fine(now), bytes);
+                self.read_ahead(bytes);
                 return Some(packet);
             }
         }
@@ -101,6 +103,9 @@ impl<P: Packet> Tree<P> {
     /// The child that is served because it lacks of what is guaranteed.
     #[inline]
     fn pick_assured(&mut self, at: u32, now: u64) -> Picked {
+        if !self.assures {
+            return Picked::Nobody;
+        }
         loop {
             let first = self.cold[at as usize].sure.first;
             if first == NIL {

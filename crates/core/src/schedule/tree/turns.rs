@@ -36,6 +36,24 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) const NEW: Self = Self { next: NIL, deficit: 0, round: u32::MAX };
+
+    /// The member behind it; beyond all if there is none, or it is in no line.
+    pub(super) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// How many packets of this length it has credit for.
+    #[inline]
+    pub(super) fn packets(&self, length: u32) -> usize {
+        let length = (length as i32 * UNIT).max(1);
+        match self.deficit {
+            ..=0 => 0,
+            // As a rule, and without a division.
+            few if few <= length => 1,
+            few if few <= 2 * length => 2,
+            many => many.unsigned_abs().div_ceil(length.unsigned_abs()) as usize,
+        }
+    }
 }
 
 /// Those who may be in the lists of one node.
@@ -160,6 +178,44 @@ impl Turns {
                 return Some(member);
             }
         }
+    }
+
+    /// Whose turn it is after so many packets, and after how many of its own, if nobody comes or
+    /// goes. `next` tells the member behind one, and how many packets this one has credit for.
+    /// `None`: nobody in line has any.
+    #[inline]
+    pub(super) fn ahead(
+        &self,
+        packets: usize,
+        next: impl Fn(u32) -> Option<(u32, usize)>,
+    ) -> Option<(u32, usize)> {
+        let walk = |packets: usize| {
+            let mut passed = 0;
+            for line in [self.newcomers, self.present, self.next] {
+                let mut at = line.first;
+                while let Some((behind, has)) = next(at) {
+                    if packets < passed + has {
+                        return Ok((at, packets - passed, has));
+                    }
+                    passed += has;
+                    at = behind;
+                }
+            }
+            Err(passed)
+        };
+        let (rounds, found) = match walk(packets) {
+            Ok(found) => (0, found),
+            Err(all) => (packets.checked_div(all)?, walk(packets % all).ok()?),
+        };
+        let (member, own, has) = found;
+        Some((member, own + rounds * has))
+    }
+
+    /// Who is first in line.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u32> {
+        let lines = [self.newcomers, self.present, self.next];
+        lines.iter().map(|line| line.first).find(|member| *member != NIL)
     }
 
     /// The line that the member in turn heads.

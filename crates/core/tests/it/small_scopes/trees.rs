@@ -83,7 +83,7 @@ impl Town {
             ..TestPacket::new(self.number, 0, 1_000)
         };
         let mut dropped = 0;
-        let packet = Mail { packet, to: PEOPLE[who] };
+        let packet = Mail::new(packet, PEOPLE[who]);
         let _ = self.tree.enqueue(self.now, packet, &mut |_, _: Reason| dropped += 1);
         self.waiting[who] += 1;
         assert_eq!(dropped, 0, "there is room for all");
