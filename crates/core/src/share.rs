@@ -69,6 +69,7 @@
 //! Not implemented: grants by tag, groups of workers.
 
 mod cells;
+mod closed;
 mod divide;
 mod held;
 #[cfg(test)]
@@ -87,8 +88,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::units::{BitRate, Bytes, Nanos};
-use cells::Held;
 pub(crate) use cells::Row;
+use cells::{Closed, Held};
 
 /// Fractions of a byte that are counted.
 const UNIT: u128 = 1 << 16;
@@ -209,6 +210,7 @@ pub struct SharedLink {
     /// The number of the window, times 256, plus the worker whose table it is.
     current: AtomicU64,
     held: Held,
+    closed: Closed,
 }
 
 /// What a worker holds for a window: memory for computing grants, and what it may send.
@@ -267,6 +269,7 @@ impl SharedLink {
             tables: (0..workers).map(|_| [table(), table()]).collect(),
             current: AtomicU64::new(0),
             held: Held::new(workers, classes),
+            closed: Closed::new(workers),
         }
     }
 

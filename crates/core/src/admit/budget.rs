@@ -37,11 +37,9 @@
 //! Constant time; with several workers, a read of each one's count for a flow that is let in or
 //! refused. Source: this project's.
 
-use alloc::sync::Arc;
-
 use super::config::BURST_OR_NONE;
+use super::peers::Peers;
 use crate::settings;
-use crate::share::{LetIn, SharedLink};
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 settings! {
@@ -71,49 +69,6 @@ pub const CALM: u32 = 8;
 pub const MATURE: usize = 3;
 /// One flow in the decaying sums.
 const ONE: u64 = 256;
-
-/// The other workers that let flows in to the same link.
-#[derive(Clone, Debug)]
-pub(super) struct Peers {
-    link: Arc<SharedLink>,
-    worker: usize,
-    /// What they have let in that is known here.
-    known: u64,
-}
-
-impl Peers {
-    pub(super) fn new(link: Arc<SharedLink>, worker: usize) -> Self {
-        let known = link.entered_elsewhere(worker);
-        Self { link, worker, known }
-    }
-
-    /// What the others have let in of late; what one that stands still for `patience` has said is
-    /// forgotten.
-    pub(super) fn let_in(&self, now: Nanos, patience: Nanos) -> LetIn {
-        self.link.let_in_elsewhere(self.worker, now, patience)
-    }
-
-    /// The others are told what this one has let in of late.
-    pub(super) fn tell_let_in(&self, now: Nanos, let_in: LetIn) {
-        self.link.tell_let_in(self.worker, now, let_in);
-    }
-
-    /// This one opens the link by ECCM.
-    pub(super) fn tell_opened(&self, now: Nanos) {
-        self.link.tell_opened(self.worker, now);
-    }
-
-    /// When another last opened it.
-    pub(super) fn opened(&self) -> Nanos {
-        self.link.opened_elsewhere(self.worker)
-    }
-
-    /// What first packets the others have let in since the last call.
-    fn entered(&mut self) -> u64 {
-        let entered = self.link.entered_elsewhere(self.worker);
-        entered.wrapping_sub(core::mem::replace(&mut self.known, entered))
-    }
-}
 
 /// The budget of the present interval.
 #[derive(Clone, Debug)]
@@ -200,7 +155,7 @@ impl Budget {
         };
         self.allowed = free.min(most).of(rate.bytes_in(interval).0);
         if let (true, Some(peers)) = (self.flood, &self.peers) {
-            self.allowed /= peers.link.workers() as u64;
+            self.allowed /= peers.workers();
         }
         (self.from, self.interval) = (now, interval);
     }
@@ -224,7 +179,7 @@ impl Budget {
     pub(super) fn spend(&mut self, length: Bytes) {
         self.used = self.used.saturating_add(length.0);
         if let Some(peers) = &self.peers {
-            peers.link.flow_entered(peers.worker, length);
+            peers.tell_entered(length);
         }
         self.fresh[0] = self.fresh[0].saturating_add(ONE);
     }

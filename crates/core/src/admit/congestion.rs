@@ -38,6 +38,9 @@ impl Admission {
     /// it is due.
     pub fn tick(&mut self, now: Nanos, observed: &Observed) {
         self.join_window(now);
+        if self.flushing.is_some() {
+            self.follow_clearing(now);
+        }
         let (load, fair) = (now >= self.load_due, now >= self.next_fair());
         if load {
             self.estimate_load(now, observed);

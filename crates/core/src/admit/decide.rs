@@ -7,8 +7,8 @@ use super::per_user::User;
 use super::plans::OwnPlan;
 use super::protected::{PROOF, SEARCH, States, Touched};
 use super::{
-    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal,
-    RouterLists, Rule, SecondLinkPolicy, Verdict,
+    Admission, Backlogs, Cause, EmergencyRule, Event, Last, Measure, Pin, Removal, RouterLists,
+    Rule, SecondLinkPolicy, Verdict,
 };
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::{FlowKey, Packet};
@@ -190,6 +190,9 @@ impl Admission {
         backlogs: Backlogs<'_>,
         lists: &RouterLists,
     ) -> Result<Rule, Held> {
+        if self.flushing.is_some() {
+            self.follow_clearing(now);
+        }
         let blocked = |flushing: &Flushing| flushing.blocked(now, new.key.hash(self.seed), new.key);
         if let Some(until) = self.flushing.as_ref().and_then(blocked) {
             let (reason, measure) = (Reason::FlowBlocked, Measure::Time);
@@ -264,6 +267,7 @@ impl Admission {
             && let Some(flushing) = &mut self.flushing
         {
             flushing.came_back(new.key.hash(self.seed), new.key);
+            self.tell_awaited();
         }
         Ok(rule)
     }
@@ -277,7 +281,7 @@ impl Admission {
         rule: Rule,
     ) -> Result<Rule, Refusal> {
         let Some(flushing) = &self.flushing else { return Ok(rule) };
-        let (awaited, chance) = (flushing.awaited(now), flushing.config.others_chance);
+        let (awaited, chance) = (self.awaited(now), flushing.config.others_chance);
         if awaited == 0 {
             return Ok(rule);
         }
@@ -288,7 +292,7 @@ impl Admission {
             return Ok(rule);
         }
         let (reason, measure) = (Reason::PriorityAccess, Measure::Awaited);
-        Err(Refusal { reason, measure, value: awaited.into(), threshold: 0 })
+        Err(Refusal { reason, measure, value: awaited, threshold: 0 })
     }
 
     /// When ECCM's window began, if it is open.
@@ -361,43 +365,7 @@ impl Admission {
             }
             return true;
         }
-        let due = self.flushing.as_ref().is_some_and(|flushing| flushing.due(now));
-        cause != Cause::PriorityLoad && due && self.clear(now, backlogs)
-    }
-
-    /// Clears the list as the flushing family has it, and opens the link until the next estimate.
-    /// False if there was nothing to clear: then nothing opens, and the next try comes after
-    /// T_clear.
-    fn clear(&mut self, now: Nanos, backlogs: Backlogs<'_>) -> bool {
-        let Some(mut flushing) = self.flushing.take() else { return false };
-        let before = self.list.len();
-        flushing.begin(now);
-        let kind = flushing.config.kind;
-        if kind.most_active() {
-            let most = flushing.config.most_active as usize;
-            self.list.most_active(now, backlogs, most, &mut flushing.found);
-            for at in 0..flushing.found.len() {
-                let id = flushing.found[at].id;
-                flushing.removed(self.list.key(id).hash(self.seed), self.list.key(id));
-                self.remove(now, id, Removal::Flushed, Measure::Nothing, (0, 0));
-            }
-        } else {
-            let active = if kind.by_age() { flushing.config.active_time } else { Nanos::ZERO };
-            for place in 0..self.list.capacity() {
-                if let Some(id) = self.list.selected(place, now, kind.all(), active) {
-                    flushing.removed(self.list.key(id).hash(self.seed), self.list.key(id));
-                    self.remove(now, id, Removal::Flushed, Measure::Nothing, (0, 0));
-                }
-            }
-        }
-        self.flushing = Some(flushing);
-        if self.list.len() == before {
-            return false;
-        }
-        self.counts.clearings += 1;
-        self.forced =
-            self.forced.or(Some(Forced { until: self.fair_due, by_eccm: false, closed: false }));
-        true
+        cause != Cause::PriorityLoad && self.clear_if_due(now, backlogs)
     }
 
     /// Whether ECCM's window did not help a flow in time because its user had no flow left (PUF).

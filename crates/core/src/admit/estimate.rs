@@ -66,6 +66,11 @@ impl Estimates {
         }
     }
 
+    /// When the present interval of FR began.
+    pub(super) fn fair_since(&self) -> Nanos {
+        self.fair_from.0
+    }
+
     /// Estimates FR at `now` and begins the next interval.
     pub(super) fn take_fair(
         &mut self,

@@ -22,6 +22,10 @@
 //! flows enter with chance P only. A clearing forces FR only, so it happens when FR or a full list
 //! closes the link, not when PL does.
 //!
+//! Of several workers all clear their parts of the list in one clearing of the link
+//! ([`clearing`](super::clearing)), and flows that any of them awaits count. RAMAF and RMAEF need
+//! all flows in one place: the K most active of a part are not those of the link.
+//!
 //! BFL and PAFL of the literature are one bounded table, of which the kind uses one meaning. A
 //! clearing passes over the whole list of protected flows: O(its size), at most once per T_clear.
 //!
@@ -115,7 +119,8 @@ impl Flush {
     }
 
     /// Whether the K most active flows are removed, not all that are old enough.
-    pub(super) const fn most_active(self) -> bool {
+    #[must_use]
+    pub const fn most_active(self) -> bool {
         matches!(self, Self::Ramaf | Self::Rmaef)
     }
 
@@ -135,6 +140,10 @@ impl Flush {
 pub(super) struct Flushing {
     pub(super) config: FlushConfig,
     last: Option<Nanos>,
+    /// Clearings of other workers before that are none of this list.
+    since: Nanos,
+    /// The last clearing has opened the link.
+    opened: bool,
     /// Removed flows that are blocked or awaited.
     removed: FlowTable<()>,
     /// Until when they are.
@@ -144,10 +153,13 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    pub(super) fn new(config: FlushConfig, seed: u64) -> Result<Self, SettingError> {
+    /// With nothing cleared yet at `now`.
+    pub(super) fn new(config: FlushConfig, seed: u64, now: Nanos) -> Result<Self, SettingError> {
         Ok(Self {
             config,
             last: None,
+            since: now,
+            opened: false,
             removed: FlowTable::new(config.table, seed)?,
             until: Nanos::ZERO,
             found: Vec::with_capacity(MOST_ACTIVE as usize),
@@ -164,9 +176,24 @@ impl Flushing {
         self.last.is_none_or(|last| now.saturating_sub(last) >= self.config.interval)
     }
 
+    /// Whether another worker has begun a clearing at `start` that this list has yet to follow.
+    pub(super) fn is_behind(&self, start: Nanos) -> bool {
+        start > Nanos::ZERO && start >= self.since && self.last.is_none_or(|last| last < start)
+    }
+
+    /// Whether the last clearing is the one at `start`, and has not opened the link here yet.
+    pub(super) fn is_opened_by(&self, start: Nanos) -> bool {
+        !self.opened && self.last == Some(start)
+    }
+
+    /// The last clearing has opened the link.
+    pub(super) fn opened(&mut self) {
+        self.opened = true;
+    }
+
     /// A clearing happens; what was awaited or blocked before is forgotten.
     pub(super) fn begin(&mut self, now: Nanos) {
-        self.last = Some(now);
+        (self.last, self.opened) = (Some(now), false);
         if !self.removed.is_empty() {
             self.removed.clear();
         }
@@ -194,8 +221,17 @@ impl Flushing {
 
     /// How many flows are awaited.
     pub(super) fn awaited(&self, now: Nanos) -> u32 {
-        let counts = self.config.kind.after() == After::Awaited && now < self.until;
-        if counts { self.removed.len() } else { 0 }
+        if self.awaits_since(now).is_some() { self.removed.len() } else { 0 }
+    }
+
+    /// Since which clearing flows are awaited, if it is not too long ago.
+    pub(super) fn awaits_since(&self, now: Nanos) -> Option<Nanos> {
+        self.last.filter(|_| self.config.kind.after() == After::Awaited && now < self.until)
+    }
+
+    /// The last clearing, zero if none, and how many of its flows have not come back.
+    pub(super) fn told(&self) -> (Nanos, u32) {
+        (self.last.unwrap_or(Nanos::ZERO), self.removed.len())
     }
 
     /// Whether a flow is awaited.

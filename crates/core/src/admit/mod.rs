@@ -44,9 +44,9 @@
 //!
 //! **Several workers** of one link have an admission each, for the flows that they meet: lists,
 //! and histories are a worker's own; estimates, the budget, what has been let in since the last
-//! estimate, places of guests and ECCM's windows are the link's
-//! ([`Admission::share`]). All open and close within an interval of the estimate of each other.
-//! PUF, MFAN and the flushing family need all flows in one place, and one worker.
+//! estimate, places of guests, ECCM's windows, clearings of the flushing family and the load of
+//! MFAN's second link are the link's ([`Admission::share`]). All open and close within an interval
+//! of the estimate of each other. PUF, RAMAF and RMAEF need all flows in one place, and one worker.
 //!
 //! **Memory and cost.** All tables have their size from the configuration. Constant expected time
 //! per packet; no allocation, except by `new`, `set`, `view` and `explain`. A clearing passes over
@@ -61,6 +61,7 @@
 //! and what the files of the mechanisms name.
 
 mod budget;
+mod clearing;
 pub mod config;
 mod congestion;
 mod decide;
@@ -72,6 +73,7 @@ mod global;
 mod history;
 mod look_ahead;
 mod newcomers;
+mod peers;
 mod per_user;
 mod pinning;
 mod plans;
@@ -104,13 +106,14 @@ use crate::settings::{SettingError, Settings};
 use crate::shape::{Shaper, ShaperConfig};
 use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
-use budget::{Budget, Peers};
+use budget::Budget;
 use eccm::Eccm;
 use emergency::Emergency;
 use estimate::Estimates;
 use flush::Flushing;
 use history::{Decided, History};
 use newcomers::Newcomers;
+use peers::Peers;
 use per_user::PerUser;
 use protected::ProtectedList;
 use second_link::SecondLink;
@@ -298,7 +301,7 @@ impl Admission {
             self.flushing.as_ref().map(|built| (built.config.kind, built.config.table))
                 == Some((flush.kind, flush.table));
         let flushing = (flush.kind != Flush::Off && !same_flush)
-            .then(|| Flushing::new(flush, fold(self.seed, 5)))
+            .then(|| Flushing::new(flush, fold(self.seed, 5), now))
             .transpose()?;
         let same_flows =
             self.second.as_ref().is_some_and(|built| built.config.flows == other.flows);
@@ -314,6 +317,9 @@ impl Admission {
         self.second = second.or(self.second.take().filter(|_| other.rate.is_some()));
         if let Some(second) = &mut self.second {
             second.config = other.clone();
+            if !same_flows {
+                second.share(self.peers.clone());
+            }
         }
         let wanted = config.eccm;
         self.eccm = match self.eccm.take() {
@@ -366,6 +372,10 @@ impl Admission {
         if let Some(budget) = &mut self.budget {
             budget.share(self.peers.clone());
         }
+        if let Some(second) = &mut self.second {
+            second.share(self.peers.clone());
+        }
+        self.share_clearings();
     }
 
     /// Changes knobs while packets flow: pass a changed copy of [`config`](Self::config).

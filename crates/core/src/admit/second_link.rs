@@ -16,6 +16,9 @@
 //! and a new one is treated as if there were no second link. A flow that changes links may be
 //! overtaken by its own packets.
 //!
+//! Of several workers each has a list of those of its flows that leave, the newest, oldest or most
+//! active that it has itself. The load is what all have sent there in a worker's interval.
+//!
 //! Constant time per packet, also for the oldest; a new flow that meets congestion looks at up to
 //! [`PICK`](super::protected::PICK) places of the list for the most active: exact in lists of no
 //! more, a random sample in larger ones, whose bound is said there. Not implemented: EHOT, of which
@@ -24,6 +27,7 @@
 use super::config::LIST_RANGE;
 use core::net::IpAddr;
 
+use super::peers::Peers;
 use super::protected::{SEARCH, age, stamp};
 use crate::flow_table::{FlowTable, PackedFlow};
 use crate::settings::{Name, SettingError};
@@ -90,6 +94,9 @@ pub(super) struct SecondLink {
     /// Since when `sent` counts.
     from: Nanos,
     sent: Bytes,
+    /// Other workers that send there, and what they had when the interval began.
+    peers: Option<Peers>,
+    elsewhere: u64,
     /// The interval before was above the maximum.
     full: bool,
 }
@@ -101,7 +108,28 @@ impl SecondLink {
         now: Nanos,
     ) -> Result<Self, SettingError> {
         let table = FlowTable::new(config.flows, seed)?;
-        Ok(Self { config, table, from: now, sent: Bytes::ZERO, full: false })
+        let sent = Bytes::ZERO;
+        Ok(Self { config, table, from: now, sent, peers: None, elsewhere: 0, full: false })
+    }
+
+    /// From now on these send there, too.
+    pub(super) fn share(&mut self, peers: Option<Peers>) {
+        self.elsewhere = peers.as_ref().map_or(0, Peers::diverted);
+        self.peers = peers;
+    }
+
+    /// A packet goes there.
+    fn send(&mut self, length: Bytes) {
+        self.sent = self.sent.saturating_add(length);
+        if let Some(peers) = &self.peers {
+            peers.tell_diverted(length);
+        }
+    }
+
+    /// What all have sent there since the interval began.
+    fn load(&self) -> Bytes {
+        let elsewhere = self.peers.as_ref().map_or(0, Peers::diverted);
+        self.sent.saturating_add(Bytes(elsewhere.wrapping_sub(self.elsewhere)))
     }
 
     /// Most bytes in a time.
@@ -126,7 +154,7 @@ impl SecondLink {
             return false;
         }
         *self.table.value_mut(id) = stamp(now);
-        self.sent = self.sent.saturating_add(length);
+        self.send(length);
         true
     }
 
@@ -140,7 +168,7 @@ impl SecondLink {
         if self.table.is_full() {
             self.table.sweep(SEARCH, |_, seen| age(now, *seen) > timeout);
         }
-        !self.full && self.sent <= self.most(interval) && !self.table.is_full()
+        !self.full && self.load() <= self.most(interval) && !self.table.is_full()
     }
 
     /// A flow moves there. `length`: of its packet that goes there now, if any.
@@ -149,13 +177,14 @@ impl SecondLink {
             // `takes` was asked before.
             let _ = self.table.insert(hash, key, stamp(now));
         }
-        self.sent = self.sent.saturating_add(length);
+        self.send(length);
     }
 
     /// The fair rate was estimated: the next interval begins.
     pub(super) fn next_interval(&mut self, now: Nanos, timeout: Nanos) {
-        self.full = self.sent > self.most(now.saturating_sub(self.from));
+        self.full = self.load() > self.most(now.saturating_sub(self.from));
         (self.sent, self.from) = (Bytes::ZERO, now);
+        self.elsewhere = self.peers.as_ref().map_or(0, Peers::diverted);
         self.table.sweep(SEARCH, |_, seen| age(now, *seen) > timeout);
     }
 

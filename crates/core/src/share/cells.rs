@@ -52,3 +52,18 @@ impl Held {
         Self { due: Row::new(classes), lengths: rows(), turns: rows() }
     }
 }
+
+/// What the workers of a link have in common while it is closed to new flows.
+#[derive(Debug)]
+pub(super) struct Closed {
+    /// Of the clearings of their lists.
+    pub(super) clearings: Row,
+    /// By worker, in lines of its own: of flows that left its list.
+    pub(super) workers: Vec<Row>,
+}
+
+impl Closed {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { clearings: Row::new(2), workers: (0..workers).map(|_| Row::new(2)).collect() }
+    }
+}

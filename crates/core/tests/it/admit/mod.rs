@@ -6,12 +6,14 @@ pub mod ops;
 pub mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use evenkeel_core::admit::{
     Admission, AdmissionConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
 };
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::tree::UNKNOWN;
+use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Ppm};
 
 /// The capacity of the published test network.
@@ -115,6 +117,21 @@ impl Fluid {
             rest: (0, 0),
             backlog: |_| Bytes::ZERO,
         }
+    }
+
+    /// One of several workers of a link.
+    pub fn of_link(config: AdmissionConfig, link: &Arc<SharedLink>, worker: usize) -> Self {
+        let mut one = Self::new(config);
+        one.admission.share(Some((Arc::clone(link), worker)));
+        one
+    }
+
+    /// Another admission takes its place.
+    pub fn rebuild(&mut self, link: &Arc<SharedLink>, worker: usize) {
+        let config = self.admission.config().clone();
+        self.admission = Admission::new(config, 7, self.now).unwrap();
+        self.admission.share(Some((Arc::clone(link), worker)));
+        self.admission.link_up(self.now, &self.observed);
     }
 
     fn flow_on(&mut self, to: Nanos) {

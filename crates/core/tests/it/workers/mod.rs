@@ -71,6 +71,9 @@ pub struct Source {
     pub offered: u64,
     pub passed: u64,
     pub refused: u64,
+    /// Packets that went by the second link, and when the last of them did.
+    pub diverted: u64,
+    pub last_diverted: Nanos,
     pub dropped: u64,
     pub sent_bytes: u64,
     pub worst_delay: Nanos,
@@ -177,6 +180,8 @@ impl Router {
             offered: 0,
             passed: 0,
             refused: 0,
+            diverted: 0,
+            last_diverted: Nanos::ZERO,
             dropped: 0,
             sent_bytes: 0,
             worst_delay: Nanos::ZERO,
@@ -290,7 +295,12 @@ impl Router {
                     source.refused += 1;
                     return false;
                 }
-                Verdict::Divert => unreachable!("there is no second link"),
+                // It leaves at once, so that who always has some inside tries again later.
+                Verdict::Divert => {
+                    source.diverted += 1;
+                    source.last_diverted = now;
+                    return false;
+                }
             }
         }
         source.passed += 1;
@@ -329,7 +339,7 @@ impl Router {
         let inside: usize = self.sources.iter().map(|source| source.inside).sum();
         assert_eq!(held, inside as u64);
         for source in &self.sources {
-            assert_eq!(source.offered, source.passed + source.refused);
+            assert_eq!(source.offered, source.passed + source.refused + source.diverted);
             let out = source.sent_bytes / source.length + source.dropped + source.inside as u64;
             assert_eq!(source.passed, out);
         }
