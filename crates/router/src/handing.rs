@@ -31,11 +31,21 @@ pub(crate) struct Handed {
     pub(crate) packet: Option<HandedPacket>,
 }
 
+/// Where the first worker puts a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Taker {
+    /// The link of the port, if its admission lets it in.
+    Link,
+    /// The link of the port, which is the second one of another, whose admission has decided.
+    SecondLink,
+    /// This link of the cluster.
+    Cluster(u16),
+}
+
 /// All of a packet but the bytes of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandedPacket {
-    /// The link of the cluster that it takes, if it is one of those.
-    pub(crate) cluster: Option<u16>,
+    pub(crate) taker: Taker,
     /// The port by which it leaves.
     pub(crate) port: PortIndex,
     pub(crate) pin: Pin,

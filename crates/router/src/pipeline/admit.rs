@@ -17,6 +17,7 @@ use super::parsed::{Classifier, Parsed};
 use super::port::PortSlot;
 use super::store::Store;
 use super::subscribers::Behind;
+use crate::handing::Taker;
 use crate::mirror::NeighbourRequest;
 
 /// The queues of a link, as its admission asks them.
@@ -347,7 +348,7 @@ impl Pipeline {
         at: Nanos,
     ) {
         if self.ports[port].is_others {
-            return self.hand_on(port, None, queued, pin);
+            return self.hand_on(port, Taker::Link, queued, pin);
         }
         let Self { ports, pool, classifier, admissions, agenda, .. } = self;
         let slot = &mut ports[port];
@@ -428,12 +429,22 @@ impl Pipeline {
         if let Err(reason) = rewrite::set_macs(bytes, self.ports[to].mac, mac) {
             return self.refuse_at_link(port, queued, reason, at);
         }
-        let slot = &mut self.ports[to];
+        let slot = &self.ports[to];
         let wire_len = wire_len_of(slot.link.framing(), &queued.frame).0 as u32;
         let queued =
             PacketRecord { wire_len, subscriber: UNKNOWN, port: PortIndex(to as u16), ..queued };
+        if slot.is_others {
+            // Who has that link has no use for what path the flow has on this one.
+            return self.hand_on(to, Taker::SecondLink, queued, Pin { next_hop: 0, ttl: 0 });
+        }
+        self.enter_second(to, queued, at);
+    }
+
+    /// A packet enters a link as the second one of that whose admission has sent it there.
+    pub(super) fn enter_second(&mut self, port: usize, queued: PacketRecord, at: Nanos) {
+        let slot = &mut self.ports[port];
         slot.control_until(at, &mut self.pool);
         slot.admit_until(at, &mut self.pool);
-        let _ = self.enter(to, queued, at);
+        let _ = self.enter(port, queued, at);
     }
 }

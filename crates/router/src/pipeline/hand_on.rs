@@ -32,7 +32,7 @@ use evenkeel_ports::sys::Notifier;
 
 use super::Pipeline;
 use super::packet::{Acks, PacketRecord};
-use crate::handing::{Handed, HandedPacket};
+use crate::handing::{Handed, HandedPacket, Taker};
 
 impl Pipeline {
     /// Whether it is the first worker, or the only one.
@@ -42,18 +42,12 @@ impl Pipeline {
 
     /// Hands a packet for the link of `port`, or for one of the cluster's, to the first worker.
     #[inline(never)] // so that who hands nothing on does not pay for it
-    pub(super) fn hand_on(
-        &mut self,
-        port: usize,
-        cluster: Option<u16>,
-        queued: PacketRecord,
-        pin: Pin,
-    ) {
+    pub(super) fn hand_on(&mut self, port: usize, taker: Taker, queued: PacketRecord, pin: Pin) {
         let count = &mut self.ports[port].count;
         count.handed_on += 1;
         let bytes = self.pool.bytes(&queued.frame);
         let packet = HandedPacket {
-            cluster,
+            taker,
             port: queued.port,
             pin,
             class: queued.class,
@@ -175,9 +169,10 @@ impl Pipeline {
             marked,
             acks: Acks::default(),
         };
-        match handed.cluster {
-            Some(link) => self.queue_for_cluster(link, queued),
-            None => self.enqueue_at(port, queued, pin, arrival.min(now)),
+        match handed.taker {
+            Taker::Link => self.enqueue_at(port, queued, pin, arrival.min(now)),
+            Taker::SecondLink => self.enter_second(port, queued, arrival.min(now)),
+            Taker::Cluster(link) => self.queue_for_cluster(link, queued),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::forward::ResolvedHop;
 use super::packet::{Acks, PacketRecord, UnroutedPacket, wire_len_of};
 use super::parsed::PacketMeta;
 use super::whole::ip_len_of;
+use crate::handing::Taker;
 
 impl Pipeline {
     /// Rewrites the frame and hands it to its link.
@@ -121,7 +122,7 @@ impl Pipeline {
         };
         if let Some(link) = hop.cluster {
             if self.ports[hop.port].is_others {
-                return self.hand_on(hop.port, Some(link), queued, hop.pin);
+                return self.hand_on(hop.port, Taker::Cluster(link), queued, hop.pin);
             }
             return self.queue_for_cluster(link, queued);
         }

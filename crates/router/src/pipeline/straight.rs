@@ -26,6 +26,7 @@ use super::known::{KnownPacket, frame_len};
 use super::packet::{PacketRecord, UnroutedPacket};
 use super::parsed::Parsed;
 use super::subscribers::whose_before;
+use crate::handing::Taker;
 
 /// Packets of known flows, one after the other, that came by one port and leave by another, and
 /// have been rewritten for it.
@@ -175,7 +176,7 @@ impl Pipeline {
             match self.enter_some(run, known, packets) {
                 End::Over => return,
                 End::Held(queued, verdict, at) => self.hold(run.link, queued, verdict, at),
-                End::Others(queued, pin) => self.hand_on(run.link, None, queued, pin),
+                End::Others(queued, pin) => self.hand_on(run.link, Taker::Link, queued, pin),
             }
         }
     }
