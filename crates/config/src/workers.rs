@@ -5,7 +5,7 @@
 //! worker for itself, and be wrong by as much as there are workers: such a link is the first
 //! worker's, and the others hand it their packets.
 
-use evenkeel_core::admit::{AdmissionConfig, Flush};
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::drop::FairDropConfig;
 
 use evenkeel_settings::read::{Fields, Reader};
@@ -103,12 +103,10 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
         let why = "flows of one user fall on several workers, and each would count its own";
         return Some(("per_user = true", why));
     }
-    if admission.flushing.kind != Flush::Off {
-        let why = "the list is cleared at one instant, and each worker has a part of it";
-        return Some(("flushing", why));
-    }
-    let why = "the load of the second link is measured by whoever sends flows there";
-    admission.second_link.port.as_ref().map(|_| ("second_link", why))
+    admission.flushing.kind.most_active().then_some((
+        "flushing = \"ramaf\" or \"rmaef\"",
+        "which flows are the most active is known only where all of them are",
+    ))
 }
 
 /// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all
@@ -136,17 +134,6 @@ impl RouterConfig {
     /// By link, why of several workers the first one has it for all; `None`: all share it.
     #[must_use]
     pub fn unshared_links(&self) -> Vec<Option<UnsharedPart>> {
-        let second = |link: &LinkConfig| {
-            let seconds = self.links.iter().filter_map(|other| other.admission.as_ref());
-            seconds.filter_map(|admission| admission.second_link.port.as_ref()).any(|port| {
-                // Whoever sends flows there measures its load.
-                port.0 == link.port
-            })
-        };
-        let second_link = UnsharedPart {
-            what: "it is a second link",
-            why: "its load is measured by the worker that sends flows there",
-        };
         let followed = UnsharedPart {
             what: "the rate of a link follows its line",
             why: "round trips are measured by the worker that sends there",
@@ -164,7 +151,6 @@ impl RouterConfig {
         let lines: Vec<_> = (0..self.links.len()).map(|at| self.followed_line(at)).collect();
         let part = |(at, link)| {
             unshared_part(link)
-                .or_else(|| second(link).then(|| second_link.clone()))
                 .or_else(|| of_cluster(at).then(|| exchange.clone()))
                 .or_else(|| lines.contains(&Some(at)).then(|| followed.clone()))
         };

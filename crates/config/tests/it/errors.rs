@@ -332,7 +332,8 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         "discipline = { kind = \"lct\", module2 = false }",
         "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true",
-        "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"efm\"",
+        "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"",
+        "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"rmaef\"",
         "shaper = { rate = \"1Mbit/s\", burst = \"3KiB\" }",
         "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }",
         "discipline = { kind = \"pfq\" }",
@@ -347,6 +348,18 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         let text = format!("{rest}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
         let config = RouterConfig::parse(&text, "r.toml").unwrap();
         assert_eq!(config.unshared_links(), [None], "{shared}");
+    }
+    // A clearing is one event of all, and so is the load of a second link, which is shared as well.
+    for flushing in ["off", "all", "efm", "efmp", "raef", "rbaef", "rpaef"] {
+        let rest = link(&format!(
+            "discipline = {{ kind = \"pdrr\" }}\n[link.admission]\nflushing = {flushing:?}\n\
+             second_link = \"b\"\n[[link]]\nport = \"b\"\nrate = \"1Gbit/s\"\n"
+        ));
+        let text = ["a", "b"].iter().fold(rest, |text, port| {
+            text + &format!("[[port]]\nname = {port:?}\ninterface = \"eth-{port}\"\n")
+        });
+        let config = RouterConfig::parse(&text, "r.toml").unwrap();
+        assert_eq!(config.unshared_links(), [None, None], "{flushing}");
     }
     let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
     refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);

@@ -22,4 +22,5 @@ mod through;
 mod tunnels;
 mod watched;
 mod workers;
+mod workers_closed;
 mod workers_hand;
