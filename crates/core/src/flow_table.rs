@@ -144,10 +144,17 @@ impl PackedFlow {
     /// A hash of it: a table's own seed keeps strangers from choosing who shares a bucket.
     #[must_use]
     pub(crate) fn mixed(&self) -> u64 {
+        self.seeded(0)
+    }
+
+    /// A hash of it for tables that keep nothing but the hash: what comes to the same is the same
+    /// there, and strangers who do not know the seed cannot find it.
+    #[must_use]
+    pub(crate) fn seeded(&self, seed: u64) -> u64 {
         let fold = |hash: u64, word: &u32| {
             (hash ^ u64::from(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         };
-        self.0.iter().fold(u64::from(self.1.get()), fold)
+        self.0.iter().fold(seed ^ u64::from(self.1.get()), fold)
     }
 
     /// [`PackedFlow::new`] of an IPv4 flow: addresses and ports in one word each, the source in

@@ -23,7 +23,7 @@
 //! | S_mk, sent against a grant | `Cells::sent` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | G_mk, granted since the start | `Table::granted` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | P, for whatever comes | `Table::pot` | 2^-16 bytes on the wire |
-//! | n_m, elastic flows that wait at a worker | `Cells::flows` | 2^-16 |
+//! | n_m, elastic flows, or hosts, that wait at a worker | `Told::Flows` | 2^-16 |
 //! | FB, sent to each elastic flow that always waits | `Table::level` | bytes on the wire |
 //! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
@@ -48,7 +48,7 @@
 //! elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB is
 //! what the fair rate of the whole link is measured by. A priority packet does not wait for a
 //! grant: a worker sends up to D = C·W/M ahead of it, and gets that much in the next window before
-//! any elastic packets.
+//! any elastic packets. Where hosts share, n is the sum of its parts of them (`hosts.rs`).
 //!
 //! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own;
 //! each is a whole statement, so no two need to fit together. A new table is written where no
@@ -70,8 +70,10 @@
 
 mod cells;
 mod closed;
+pub(crate) mod counts;
 mod divide;
 mod held;
+pub(crate) mod hosts;
 #[cfg(test)]
 #[cfg(loom)]
 mod interleaved;
@@ -90,6 +92,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::units::{BitRate, Bytes, Nanos};
 pub(crate) use cells::Row;
 use cells::{Closed, Held};
+use hosts::Hosts;
 
 /// Fractions of a byte that are counted.
 const UNIT: u128 = 1 << 16;
@@ -190,7 +193,7 @@ pub struct Together {
     pub fair_bytes: Bytes,
     /// Bytes on the wire taken in with priority.
     pub priority_bytes: Bytes,
-    /// Elastic flows that wait.
+    /// Elastic flows that wait; where hosts share, hosts of which some do.
     pub elastic_flows: u32,
     /// For how long the link was busy.
     pub busy: Nanos,
@@ -211,6 +214,7 @@ pub struct SharedLink {
     current: AtomicU64,
     held: Held,
     closed: Closed,
+    hosts: Hosts,
 }
 
 /// What a worker holds for a window: memory for computing grants, and what it may send.
@@ -270,6 +274,7 @@ impl SharedLink {
             current: AtomicU64::new(0),
             held: Held::new(workers, classes),
             closed: Closed::new(workers),
+            hosts: Hosts::new(),
         }
     }
 
@@ -403,15 +408,15 @@ impl SharedLink {
         Together {
             fair_bytes: Bytes(level),
             priority_bytes: Bytes(self.all_told(Told::Priority)),
-            elastic_flows: (self.all_told(Told::Flows) >> 16) as u32,
+            // Parts of hosts are rounded down.
+            elastic_flows: (self.all_told(Told::Flows).saturating_add(1 << 15) >> 16) as u32,
             busy: Nanos(busy.saturating_add(self.time_of(since))),
         }
     }
 
-    /// Elastic flows that wait at other workers than that of `part`.
-    pub(crate) fn flows_elsewhere(&self, part: &Part) -> u32 {
-        let own = self.told(part.worker, Told::Flows);
-        (self.all_told(Told::Flows).wrapping_sub(own) >> 16) as u32
+    /// What other workers than that of `part` are due, in 2^-16.
+    pub(crate) fn weight_elsewhere(&self, part: &Part) -> u64 {
+        self.all_told(Told::Flows).wrapping_sub(self.told(part.worker, Told::Flows))
     }
 
     /// A worker admitted a flow whose first packet is `length` long.
@@ -581,7 +586,7 @@ impl Part {
         link.publish_sent(self, column);
     }
 
-    /// How many elastic flows wait, in 2^-16.
+    /// How much the worker is due for what waits, in 2^-16.
     pub(crate) fn tell_flows(&mut self, link: &SharedLink, weight: u64) {
         if weight != self.flows {
             self.flows = weight;

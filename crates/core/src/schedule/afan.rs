@@ -402,7 +402,7 @@ impl<P: Packet> ByFlow<P> for Afan<P> {
         Waiting {
             urgent: backlog(&self.priority),
             elastic: backlog(&self.elastic),
-            flows: flows as u32,
+            weight: Waiting::of_flows(flows as u32),
         }
     }
 
@@ -541,7 +541,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             priority_backlog: Some(self.priority.bytes),
             fair_bytes: Some(self.fair_bytes),
             flows: Some(self.flows.len()),
-            elastic_flows: Some(self.waiting().flows),
+            elastic_flows: Some((self.waiting().weight / Waiting::ONE) as u32),
             class_flips: Some(self.flips),
             ..Meters::default()
         }

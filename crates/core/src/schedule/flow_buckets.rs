@@ -199,7 +199,7 @@ impl<P: Packet, S: Clone> FlowBuckets<P, S> {
             packets: self.backlog.packets - self.light.packets,
             bytes: self.backlog.bytes - self.light.bytes,
         };
-        Waiting { urgent: self.light, elastic, flows: self.heavy }
+        Waiting { urgent: self.light, elastic, weight: Waiting::of_flows(self.heavy) }
     }
 
     /// What others have got, who send in turns of `quantum` as well.

@@ -5,13 +5,20 @@
 //! with `triple-isolate` of CAKE (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE", LANMAN 2018,
 //! section II.B).
 
+mod over_workers;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::Waiting;
 use super::flow_list::FlowList;
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
 use crate::settings::SettingError;
+use crate::share::SharedLink;
 use crate::words;
+use over_workers::{Over, Shared};
 
 words! {
     /// Who gets the same.
@@ -74,11 +81,21 @@ impl Fair {
     }
 
     /// Why several workers cannot share a link so, where they cannot.
-    pub(super) fn for_one_worker(self) -> Option<(&'static str, &'static str)> {
-        (self != Self::Flow)
-            .then_some(("fair by hosts", "the flows of a host meet several workers"))
+    pub(super) const fn for_one_worker(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Flow | Self::SourceFlow | Self::DestinationFlow => None,
+            Self::Source => Some(("fair = \"source\"", ONE_QUEUE)),
+            Self::Destination => Some(("fair = \"destination\"", ONE_QUEUE)),
+            Self::HostFlow => Some((
+                "fair = \"host-flow\"",
+                "which of its two hosts a flow counts with depends on those at other workers",
+            )),
+        }
     }
 }
+
+/// Why hosts are one worker's whose flows have one queue together.
+const ONE_QUEUE: &str = "the packets of a host have one queue, and meet several workers";
 
 const SOURCE: usize = 0;
 const DESTINATION: usize = 1;
@@ -106,6 +123,7 @@ pub(super) struct Hosts<T> {
     of: Vec<[EntryId; 2]>,
     /// Sources, and destinations, of which something waits.
     busy: [u32; 2],
+    shared: Shared,
 }
 
 impl<T: Copy> Hosts<T> {
@@ -135,6 +153,7 @@ impl<T: Copy> Hosts<T> {
             blank,
             of: alloc::vec![[EntryId::from_link(0); 2]; flows as usize],
             busy: [0; 2],
+            shared: Shared::default(),
         })
     }
 
@@ -179,10 +198,53 @@ impl<T: Copy> Hosts<T> {
     /// hold beyond: flows that find none share the first.
     fn place(&mut self, key: PackedFlow, side: usize) -> EntryId {
         let hash = key.mixed();
-        let found = self.hosts.find(hash, &key);
+        if let Some(id) = self.hosts.find(hash, &key) {
+            return id;
+        }
         let new = Host { side: side as u8, ..self.blank };
-        let id = found.or_else(|| self.hosts.insert(hash, key, new, |_, _| ()));
-        id.unwrap_or(EntryId::from_link(0))
+        let Some(id) = self.hosts.insert(hash, key, new, |_, _| ()) else {
+            return EntryId::from_link(0);
+        };
+        if let Some(over) = &mut self.shared.0 {
+            over.name(id, &key);
+        }
+        id
+    }
+
+    /// Several workers share the link, all with this seed: the flows of a host are counted together
+    /// from now on. A worker has at least so much of each of its hosts, in 2^-16. Nothing has come
+    /// yet.
+    pub(super) fn share(&mut self, link: &Arc<SharedLink>, seed: u64, least: u32) {
+        let hosts = self.of.len() * self.sides.len();
+        self.shared = Shared(Some(Box::new(Over::new(link, hosts, seed, least))));
+    }
+
+    /// One more flow of a host waits for a turn, or one less.
+    #[inline]
+    pub(super) fn tell(&mut self, host: EntryId, more: bool) {
+        if let Some(over) = &mut self.shared.0 {
+            over.change(host, more);
+        }
+    }
+
+    /// The part of a host that this worker has now, in 2^-16; `None`: it has all there is.
+    #[inline]
+    pub(super) fn part(&mut self, host: EntryId) -> Option<u32> {
+        self.shared.0.as_mut().map(|over| over.part(host))
+    }
+
+    /// What the worker is due for all its hosts, in 2^-16, where several share.
+    #[inline]
+    pub(super) fn weight(&self) -> Option<u64> {
+        self.shared.0.as_ref().map(|over| over.weight())
+    }
+
+    /// As many queues as there would have to be at all workers for each to have what a queue of
+    /// this host's flows has, where several share and the others are due `elsewhere`.
+    pub(super) fn queues_of(&self, host: EntryId, elsewhere: u64) -> Option<u64> {
+        let over = self.shared.0.as_ref()?;
+        let hosts = (over.weight() + elsewhere + Waiting::ONE / 2) / Waiting::ONE;
+        Some(hosts.max(1) * u64::from(over.known(host).max(1)))
     }
 
     /// A flow in use ceases to be: nothing of it waits.
@@ -215,7 +277,9 @@ impl<T: Copy> Hosts<T> {
     #[inline]
     pub(super) fn waits(&mut self, flow: EntryId, waits: bool) {
         for side in self.sides {
-            let Host { waiting, side, .. } = self.hosts.get_mut(self.of[flow.index()][*side]);
+            let id = self.of[flow.index()][*side];
+            self.tell(id, waits);
+            let Host { waiting, side, .. } = self.hosts.get_mut(id);
             let busy = &mut self.busy[usize::from(*side)];
             if waits {
                 *busy += u32::from(*waiting == 0);
@@ -247,6 +311,15 @@ impl<T: Copy> Hosts<T> {
         self.sides.iter().map(waiting).max().unwrap_or(1).max(1)
     }
 
+    /// The same at all workers, now. A flow of which nothing waits does not count.
+    #[inline]
+    pub(super) fn siblings_now(&mut self, flow: EntryId) -> u32 {
+        match &mut self.shared.0 {
+            None => self.siblings(flow),
+            Some(over) => over.look(self.of[flow.index()][self.sides[0]]).max(1),
+        }
+    }
+
     /// What is kept with the group of a flow.
     #[inline]
     pub(super) fn own_of(&self, flow: EntryId) -> T {
@@ -255,12 +328,22 @@ impl<T: Copy> Hosts<T> {
 
     /// Upper bound of the hosts that share the link, exact where all are on one side.
     #[inline]
-    pub(super) fn busy(&self) -> u32 {
+    fn busy(&self) -> u32 {
         self.sides.iter().map(|side| self.busy[*side]).min().unwrap_or(0)
+    }
+
+    /// As many queues as there would have to be for each to have what a queue of this flow has.
+    /// `elsewhere` is what other workers are due.
+    pub(super) fn queues(&self, flow: EntryId, elsewhere: u64) -> u64 {
+        let of_all = self.queues_of(self.of(flow, self.sides[0]), elsewhere);
+        of_all.unwrap_or_else(|| u64::from(self.busy()) * u64::from(self.siblings(flow)))
     }
 
     /// Nothing waits any more.
     pub(super) fn clear(&mut self) {
         self.busy = [0; 2];
+        if let Some(over) = &mut self.shared.0 {
+            over.clear();
+        }
     }
 }

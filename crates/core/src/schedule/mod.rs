@@ -96,8 +96,21 @@ pub struct Waiting {
     pub urgent: Backlog,
     /// The rest.
     pub elastic: Backlog,
-    /// How many flows the rest is of.
-    pub flows: u32,
+    /// How many shares the rest is due, in 2^-16: one for each flow or, where hosts share, for each
+    /// host; of a host with flows that wait at other workers, too, the part of those that are here.
+    pub weight: u64,
+}
+
+impl Waiting {
+    /// A whole share.
+    pub const ONE: u64 = 1 << 16;
+
+    /// The shares of so many flows.
+    #[inline]
+    #[must_use]
+    pub const fn of_flows(flows: u32) -> u64 {
+        flows as u64 * Self::ONE
+    }
 }
 
 /// What admission and views read of a discipline. Fields that a discipline does not have are

@@ -59,6 +59,7 @@ mod peek;
 mod turns;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
@@ -76,6 +77,7 @@ use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
+use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos};
 use flow::Flow;
 use hosts::Hosts;
@@ -104,7 +106,8 @@ settings! {
         /// with every gap. 0: not at all, as published.
         live afl_linger: Nanos = Nanos::ZERO, in AFL_LINGER_RANGE;
         /// Who gets the same: flows, hosts, or hosts and within each its flows. With hosts the fair
-        /// rate is that of a host, and of several workers the first one has the link.
+        /// rate is that of a host. Of several workers the first one has the link with `source`,
+        /// `destination` and `host-flow`.
         fixed fair: Fair = Fair::Flow;
     }
     parts {
@@ -173,8 +176,8 @@ pub struct Pdrr<P> {
     room: Room,
     pace: Pace,
     coin: Coin,
-    /// Elastic flows that wait at other workers.
-    elsewhere: u32,
+    /// What other workers are due for what waits there, in 2^-16.
+    elsewhere: u64,
     /// With each packet: its flow, `NIL` if it has no place.
     slab: Slab<P, u32>,
     /// PQ.
@@ -388,13 +391,21 @@ impl<P: Packet> ByFlow<P> for Pdrr<P> {
     fn waiting(&self) -> Waiting {
         let urgent =
             Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
-        Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
+        let of_hosts = self.hosts.as_ref().and_then(|hosts| hosts.weight());
+        let weight = of_hosts.unwrap_or(Waiting::of_flows(self.busy as u32));
+        Waiting { urgent, elastic: self.elastic, weight }
     }
 
     fn elsewhere(&mut self, others: Elsewhere) {
         self.pass(others.passed);
         self.set_crowded(others.crowded);
-        self.elsewhere = others.flows;
+        self.elsewhere = others.weight;
+    }
+
+    fn share(&mut self, link: &Arc<SharedLink>) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.share(link, self.config.flows.seed);
+        }
     }
 
     fn grants_take(&mut self, time: Nanos) {

@@ -62,7 +62,8 @@
 //! on by as many lengths as flows of the busier of its two hosts have elastic packets waiting:
 //! start-time fair queueing with the weights of CAKE's host isolation. An elastic packet does so
 //! when it is sent, so that stamps within a queue stay without gaps; one with priority when it
-//! comes.
+//! comes. Where several workers share the link, flows at all of them count: each has the same part
+//! of its host, wherever it is.
 //!
 //! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the
 //! longest backlog, to a thirty-second; a packet in front of P may be dropped, too. A flow that is
@@ -76,6 +77,7 @@ mod drops;
 mod flow;
 mod order;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -95,6 +97,7 @@ use crate::packet::{Class, FlowKey, Packet, Places};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
+use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos};
 use flow::{Flow, Tag};
 
@@ -118,7 +121,8 @@ settings! {
         /// for lines that carry far less this way than the other.
         live ack_filter: bool = false;
         /// Who gets the same: flows, hosts, or hosts and within each its flows. With hosts the fair
-        /// rate is that of a host, and of several workers the first one has the link.
+        /// rate is that of a host. Of several workers the first one has the link with `source`,
+        /// `destination` and `host-flow`.
         fixed fair: Fair = Fair::Flow;
     }
     parts {
@@ -180,8 +184,8 @@ pub struct Pfq<P> {
     room: Room,
     pace: Pace,
     coin: Coin,
-    /// Elastic flows that wait at other workers.
-    elsewhere: u32,
+    /// What other workers are due for what waits there, in 2^-16.
+    elsewhere: u64,
     /// What keeps the queue of each flow short: beside the flow's line, which is full.
     aqm: Vec<Codel>,
     slab: Slab<P, Tag>,
@@ -278,13 +282,21 @@ impl<P: Packet> ByFlow<P> for Pfq<P> {
             packets: self.total.packets - urgent.packets,
             bytes: self.total.bytes - urgent.bytes,
         };
-        Waiting { urgent, elastic, flows: self.busy as u32 }
+        let of_hosts = self.hosts.as_ref().and_then(|hosts| hosts.weight());
+        let weight = of_hosts.unwrap_or(Waiting::of_flows(self.busy as u32));
+        Waiting { urgent, elastic, weight }
     }
 
     fn elsewhere(&mut self, others: Elsewhere) {
         self.pass(others.passed);
         self.set_crowded(others.crowded);
-        self.elsewhere = others.flows;
+        self.elsewhere = others.weight;
+    }
+
+    fn share(&mut self, link: &Arc<SharedLink>) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.share(link, self.config.flows.seed, 1);
+        }
     }
 
     fn grants_take(&mut self, time: Nanos) {

@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | grants, T, S | `part` | 2^-16 bytes on the wire |
 //! | C, W, what the others have | `link` | – |
-//! | n | `Waiting::flows` | flows |
+//! | n | `Waiting::weight` | 2^-16 |
 //!
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
 //! elastic one when its worker has grants left, or as long as bytes are left that no worker
@@ -35,6 +35,11 @@
 //! the real wire, the packets of the other workers come on top: at most one of each, and what all
 //! have sent ahead, C·W.
 //!
+//! **Where hosts share** n is the number of hosts of which something waits: of one that has flows
+//! at several workers each of them counts as large a part as it has of the flows that wait, by a
+//! [table](crate::share) of all. So each worker gets what its flows are due, and gives a host its
+//! part of that: PFQ by weights of flows, PDRR by quanta of hosts. FB is what a host was sent.
+//!
 //! On a link without a rate each worker serves its flows alone.
 //!
 //! Not implemented: buffers in common; each worker has the whole of the configured one, and drops
@@ -49,9 +54,6 @@ use crate::settings::{Change, SettingError};
 use crate::share::{ELASTIC, Part, SharedLink, URGENT};
 use crate::units::{BitRate, Bytes, Nanos};
 
-/// The share of a flow, as flows are told: fixed point with 16 binary digits.
-const ONE: u64 = 1 << 16;
-
 /// A discipline that tells flows apart, so that each worker's part is as large as its flows'
 /// shares.
 pub trait ByFlow<P: Packet>: Scheduler<P> {
@@ -64,6 +66,9 @@ pub trait ByFlow<P: Packet>: Scheduler<P> {
 
     /// What has happened elsewhere.
     fn elsewhere(&mut self, others: Elsewhere);
+
+    /// Several workers share the link from now on. Nothing has come yet.
+    fn share(&mut self, _link: &Arc<SharedLink>) {}
 
     /// Packets wait so long for a grant, although their queue does not stand.
     fn grants_take(&mut self, _time: Nanos) {}
@@ -78,8 +83,8 @@ pub struct Elsewhere {
     pub level: Bytes,
     /// Whether they use the link at all.
     pub crowded: bool,
-    /// Their elastic flows that wait.
-    pub flows: u32,
+    /// The shares that what waits there is due, as [`Waiting::weight`].
+    pub weight: u64,
 }
 
 /// One worker's part of a link that several workers share by flows.
@@ -103,8 +108,9 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
     ///
     /// # Panics
     /// The link has no such worker.
-    pub fn new(queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
+    pub fn new(mut queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
         let part = link.part_by_flows(worker);
+        queues.share(&link);
         Self {
             queues,
             level: part.level(),
@@ -136,10 +142,10 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
         let level = self.part.level();
         let passed = level - core::mem::replace(&mut self.level, level);
         let crowded = self.part.is_contended();
-        let flows = self.waiting().flows;
-        let others = self.link.flows_elsewhere(&self.part);
-        self.queues.elsewhere(Elsewhere { passed, level, crowded, flows: others });
-        self.part.tell_flows(&self.link, u64::from(flows) * ONE);
+        let own = self.waiting().weight;
+        let weight = self.link.weight_elsewhere(&self.part);
+        self.queues.elsewhere(Elsewhere { passed, level, crowded, weight });
+        self.part.tell_flows(&self.link, own);
     }
 
     /// Tells the others what waits here now.
@@ -151,7 +157,7 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
                 self.part.waits(&self.link, column, backlog.bytes.0);
             }
         }
-        self.part.tell_flows(&self.link, u64::from(waiting.flows) * ONE);
+        self.part.tell_flows(&self.link, waiting.weight);
     }
 
     /// Whether the next packet, which is one with priority if any waits, may go.

@@ -99,15 +99,18 @@ impl SharedLink {
         let Part { demand, grant, by_class, by_worker, .. } = part;
         let demands = || (0..self.workers).map(|worker| demand[worker * classes + ELASTIC]);
         for (worker, (asks, entry)) in demands().zip(by_worker.iter_mut()).enumerate() {
-            // At least one: a worker that has just begun has not told its flows yet.
-            *entry = (self.told(worker, Told::Flows).max(1 << 16), asks);
+            // A worker that has just begun has not told its flows yet: then it is one.
+            let told = self.told(worker, Told::Flows);
+            *entry = (if told == 0 { 1 << 16 } else { told }, asks);
         }
         let budget = demands().fold(0, u64::saturating_add) - by_class[ELASTIC].1;
         let rest = fill(by_worker, budget);
         for (worker, (asks, (weight, open))) in demands().zip(by_worker.iter()).enumerate() {
             // A flow of this worker got this much; the largest of them is what FB grows by.
+            // Nobody gets more than there is, however small the part of its host is that asks.
             let gets = asks - *open;
-            *level = (*level).max(((u128::from(gets) << 16) / u128::from(*weight)) as u64);
+            let share = (u128::from(gets) << 16) / u128::from(*weight);
+            *level = (*level).max(share.min(budget.into()) as u64);
             let at = worker * classes + ELASTIC;
             grant[at] = grant[at].wrapping_add(gets);
         }

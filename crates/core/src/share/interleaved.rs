@@ -7,7 +7,9 @@ use alloc::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
+use super::counts::Counts;
 use super::*;
+use crate::flow_table::PackedFlow;
 
 /// A window at this rate lasts as long as eight long packets.
 const RATE: BitRate = BitRate(1_000_000_000);
@@ -192,4 +194,69 @@ fn who_hands_over_wakes_who_sleeps() {
 #[should_panic(expected = "it sleeps, and something waits for it")]
 fn who_looks_before_it_says_that_it_sleeps_is_found() {
     nobody_sleeps_beside_what_waits(looks_first);
+}
+
+/// A host leaves its place while two workers find flows of another that wait: `places` of it there
+/// are in the end.
+fn two_claim_a_host(looks: bool) {
+    model(move || {
+        let link = Arc::new(link());
+        let counts = || {
+            let mut counts = Counts::new(Arc::clone(&link), 2, 3);
+            (0..2_u64).for_each(|host| {
+                counts.name(host as usize, &PackedFlow::v4(host << 32, 0, 0).host(true));
+            });
+            counts
+        };
+        let (mut mine, mut theirs) = (counts(), counts());
+        mine.change(0, true);
+        let other = thread::spawn(move || {
+            theirs.change(1, true);
+            theirs
+        });
+        mine.change(0, false);
+        mine.change(1, true);
+        let mut theirs = other.join().unwrap();
+        if looks {
+            let _ = (mine.all(1), theirs.all(1));
+            assert_eq!((mine.all(1), theirs.all(1)), (2, 2));
+        }
+        assert_eq!(link.hosts_that_wait(), (2, 1), "all flows in one place");
+        drop(mine);
+        drop(theirs);
+        assert_eq!(link.hosts_that_wait(), (0, 0));
+    });
+}
+
+#[test]
+fn a_host_that_two_claim_is_counted_in_one_place() {
+    two_claim_a_host(true);
+}
+
+#[test]
+#[should_panic(expected = "all flows in one place")]
+fn two_places_of_a_host_that_nobody_looks_at_are_found() {
+    two_claim_a_host(false);
+}
+
+/// Both add a flow and take it back, while the host's place is free, taken, and free again.
+#[test]
+fn flows_of_a_host_that_come_and_go_at_two_workers_leave_nothing() {
+    model(|| {
+        let link = Arc::new(link());
+        let works = |link: &Arc<SharedLink>| {
+            let mut counts = Counts::new(Arc::clone(link), 1, 3);
+            counts.change(0, true);
+            let all = counts.all(0);
+            assert!((1..=2).contains(&all), "{all}");
+            counts.change(0, false);
+        };
+        let other = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || works(&link))
+        };
+        works(&link);
+        other.join().unwrap();
+        assert_eq!(link.hosts_that_wait(), (0, 0));
+    });
 }

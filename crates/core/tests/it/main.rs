@@ -37,6 +37,7 @@ mod shared;
 mod shared_by_class;
 mod shared_clearings;
 mod shared_flows;
+mod shared_hosts;
 mod shared_lct;
 mod shared_second_link;
 mod small_scopes;

@@ -15,6 +15,7 @@ use evenkeel_core::schedule::codel::CodelConfig;
 use evenkeel_core::schedule::drr::DrrConfig;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::fq_codel::FqCodelConfig;
+use evenkeel_core::schedule::hosts::Fair;
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
@@ -50,6 +51,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
     // Fewer places than flows: some find the list full, others push idle ones out.
     let (flows, buffer) = (KnownFlows::up_to(150), Buffer::packets(200));
+    let fair = Fair::SourceFlow;
     let shared = |discipline: DisciplineConfig| {
         let link = SharedLink::new(2, 1, Nanos::from_millis(5));
         link.set_rate(Some(BitRate::from_mbps(100)));
@@ -59,6 +61,8 @@ fn enqueue_advance_and_set_do_not_allocate() {
     let disciplines = [
         shared(DisciplineConfig::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
         shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
+        shared(DisciplineConfig::Pfq(PfqConfig { flows, buffer, fair, ..PfqConfig::default() })),
+        shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, fair, ..PdrrConfig::default() })),
         shared(DisciplineConfig::Afan(AfanConfig { flows, ..AfanConfig::default() })),
         shared(DisciplineConfig::Drr(DrrConfig { buffer: 200, ..DrrConfig::default() })),
         shared(DisciplineConfig::FqCodel(FqCodelConfig {

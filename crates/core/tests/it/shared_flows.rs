@@ -598,8 +598,9 @@ fn threads_keep_the_rate_and_every_packet() {
                     let now = Nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
                     for _ in 0..32 {
                         flow = (flow + 1) % 100;
-                        let packet =
-                            Sent { source: flow * workers + worker, length: 1_500, arrival: now };
+                        let source = flow * workers + worker;
+                        let host = source as u32;
+                        let packet = Sent { source, host, length: 1_500, arrival: now };
                         let _ = link.enqueue(now, packet, &mut out);
                         offered += 1;
                     }

@@ -11,9 +11,22 @@
 //! A host is known while it has active flows; so there are never more on a side than flows, and a
 //! flow that has a place finds one for its host.
 //!
+//! **Several workers** share a link where hosts are on one side. A worker has the part w of a host
+//! that its flows which wait here are of all that wait, and gives it w Q in each round: so rounds
+//! take as long as anywhere, and what the host gets at all workers is Q. w is read when a turn
+//! begins, and is at least 1/64.
+//!
 //! Complexity: constant time on average, as without hosts: a visit of a host passes flows that lack
-//! credit after priority packets, are empty, or change over, once each.
+//! credit after priority packets, are empty, or change over, once each. With several workers a host
+//! is visited 1/w times for each Q; but rounds take the time in which a host is sent Q by the link,
+//! so no worker has more visits than the whole link sends quanta.
+//!
+//! Bound with several workers: what changes of w within a round miss, and by the least w: a host
+//! that has flows at M of them gets at most (M - 1)/64 too much, and of a host with more than 64
+//! flows that wait, a flow that is alone at its worker gets 1/64 of what its host does. What a host
+//! sends with priority it pays for where its flows wait at the same worker.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::flow::Flow;
@@ -21,9 +34,13 @@ use super::{Fair, PdrrConfig};
 use crate::flow_table::EntryId;
 use crate::packet::Packet;
 use crate::schedule::flow_list::{Chain, FlowList, Links};
-use crate::schedule::hosts;
+use crate::schedule::{Waiting, hosts};
 use crate::settings::SettingError;
+use crate::share::SharedLink;
 use crate::units::Bytes;
+
+/// The least part of a host that a worker has, in 2^-16: as many visits it takes to send a quantum.
+const LEAST: u32 = (Waiting::ONE / 64) as u32;
 
 /// A host's turns.
 #[derive(Clone, Copy, Debug)]
@@ -142,9 +159,21 @@ impl Hosts {
         self.count(flow, false);
     }
 
+    /// Several workers share the link, all with this seed.
+    pub(super) fn share(&mut self, link: &Arc<SharedLink>, seed: u64) {
+        self.hosts.share(link, seed, LEAST);
+    }
+
+    /// What this worker is due for its hosts, where it is one of several.
+    #[inline]
+    pub(super) fn weight(&self) -> Option<u64> {
+        self.hosts.weight()
+    }
+
     /// Counts a flow among those that wait of its host, or not any more.
     fn count(&mut self, flow: EntryId, waits: bool) {
         let id = self.of(flow);
+        self.hosts.tell(id, waits);
         let host = self.hosts.get_mut(id);
         if waits {
             self.busy += u32::from(host.waiting == 0);
@@ -156,8 +185,11 @@ impl Hosts {
     }
 
     /// As many queues as there would have to be for each to have what a queue of this flow has.
-    pub(super) fn queues(&self, flow: EntryId) -> u64 {
-        u64::from(self.busy) * u64::from(self.hosts.get(self.of(flow)).own.waiting)
+    /// `elsewhere` is what other workers are due.
+    pub(super) fn queues(&self, flow: EntryId, elsewhere: u64) -> u64 {
+        let host = self.of(flow);
+        let of_all = self.hosts.queues_of(host, elsewhere);
+        of_all.unwrap_or(u64::from(self.busy) * u64::from(self.hosts.get(host).own.waiting))
     }
 
     /// Bytes of a flow are sent.
@@ -168,8 +200,12 @@ impl Hosts {
         host.deficit = host.deficit.saturating_sub_unsigned(length.0 as u32);
     }
 
-    /// A host's turn begins.
-    pub(super) fn turn(&mut self, host: EntryId, quantum: Bytes) {
+    /// A host's turn begins, in this round.
+    pub(super) fn turn(&mut self, host: EntryId, quantum: Bytes, round: u32) {
+        let quantum = match self.hosts.part(host) {
+            None => quantum,
+            Some(part) => part_of(quantum, part, round),
+        };
         let deficit = &mut self.hosts.get_mut(host).deficit;
         *deficit = deficit.saturating_add(quantum.0 as i32);
         self.current = Some(host);
@@ -240,5 +276,30 @@ impl Hosts {
     pub(super) fn clear(&mut self) {
         self.busy = 0;
         self.hosts.clear();
+    }
+}
+
+/// A part of a quantum, in 2^-16 of it, in whole bytes: over rounds they come to just that part.
+fn part_of(quantum: Bytes, part: u32, round: u32) -> Bytes {
+    let each = quantum.0 * u64::from(part);
+    let by = |round: u64| (round * each) >> 16;
+    let round = u64::from(round & 0xffff);
+    Bytes(by(round + 1) - by(round))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_quanta_add_up_over_rounds() {
+        for (quantum, part) in [(1_538, 21_845), (256, LEAST), (65_535, 65_536), (300, 1_489)] {
+            for from in [0, 65_000, u32::MAX - 500] {
+                let rounds = (0..1_000).map(|round| from.wrapping_add(round));
+                let sum: u64 = rounds.map(|round| part_of(Bytes(quantum), part, round).0).sum();
+                let exact = 1_000 * quantum * u64::from(part) / Waiting::ONE;
+                assert!(sum.abs_diff(exact) <= 1, "{quantum} {part}: {sum} of {exact}");
+            }
+        }
     }
 }

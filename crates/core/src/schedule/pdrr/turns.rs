@@ -118,7 +118,7 @@ impl<P: Packet> Pdrr<P> {
                         self.round = self.round.wrapping_add(1);
                         self.turns.push(member);
                     } else if let Some(hosts) = &mut self.hosts {
-                        hosts.turn(EntryId::from_link(member), quantum);
+                        hosts.turn(EntryId::from_link(member), quantum, self.round);
                     }
                 }
             }

@@ -1,9 +1,9 @@
 //! What PFQ drops, and where: the end of the buffer, and the heads of queues that stand.
 
-use super::super::DropSink;
 use super::super::ack_filter::superfluous;
 use super::super::buffer::Victim;
 use super::super::slab::{NIL, counted};
+use super::super::{DropSink, Waiting};
 use super::Pfq;
 use crate::aqm::elastic::Now;
 use crate::aqm::{Round, Verdict};
@@ -83,8 +83,8 @@ impl<P: Packet> Pfq<P> {
     #[inline]
     fn judge(&self, now: Nanos, flow: EntryId) -> Now {
         let queues = match &self.hosts {
-            None => self.busy as u64 + u64::from(self.elsewhere),
-            Some(hosts) => u64::from(hosts.busy()) * u64::from(hosts.siblings(flow)),
+            None => self.busy as u64 + self.elsewhere / Waiting::ONE,
+            Some(hosts) => hosts.queues(flow, self.elsewhere),
         };
         Now::new(&self.config.aqm, self.pace, queues, now)
     }

@@ -77,7 +77,7 @@ impl<P: Packet> Pfq<P> {
         let mut key = flow.key();
         if let Some(hosts) = &mut self.hosts {
             // One length it has paid for when it came.
-            flow.finish += length.0 * u64::from(hosts.siblings(id) - 1);
+            flow.finish += length.0 * u64::from(hosts.siblings_now(id) - 1);
             key = flow.key();
             if emptied {
                 hosts.waits(id, false);
@@ -195,7 +195,7 @@ impl<P: Packet> Pfq<P> {
         if let Some(hosts) = &mut self.hosts {
             match elastic {
                 None => {
-                    let more = u64::from(hosts.siblings(id) - 1);
+                    let more = u64::from(hosts.siblings_now(id) - 1);
                     self.flows.get_mut(id).finish += length.0 * more;
                 }
                 Some(true) => hosts.waits(id, true),

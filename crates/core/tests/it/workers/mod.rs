@@ -21,6 +21,8 @@ pub const PATIENCE: Nanos = Nanos::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub source: usize,
+    /// Whose it is: the host that sends it, and one behind the link that receives it.
+    pub host: u32,
     pub length: u64,
     pub arrival: Nanos,
 }
@@ -37,10 +39,10 @@ impl Packet for Sent {
     }
     fn flow(&self) -> FlowKey {
         FlowKey {
-            source: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + self.source as u32)),
-            destination: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)),
+            source: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + self.host)),
+            destination: IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + self.host)),
             protocol: 17,
-            source_port: 1,
+            source_port: self.source as u16,
             destination_port: 80,
             flow_label: 0,
         }
@@ -64,9 +66,10 @@ pub enum Sends {
 #[derive(Clone, Debug)]
 pub struct Source {
     pub worker: usize,
+    pub host: u32,
     pub length: u64,
     pub sends: Sends,
-    next: Nanos,
+    pub next: Nanos,
     inside: usize,
     pub offered: u64,
     pub passed: u64,
@@ -79,6 +82,12 @@ pub struct Source {
     pub worst_delay: Nanos,
     pub first_offered: Option<Nanos>,
     pub first_passed: Option<Nanos>,
+}
+
+impl Source {
+    fn packet(&self, source: usize, arrival: Nanos) -> Sent {
+        Sent { source, host: self.host, length: self.length, arrival }
+    }
 }
 
 #[derive(Default)]
@@ -107,6 +116,8 @@ pub struct Worker {
 
 pub struct Router {
     pub workers: Vec<Worker>,
+    /// What they share, if there are several.
+    pub shared: Option<Arc<SharedLink>>,
     pub sources: Vec<Source>,
     pub now: Nanos,
     rate: BitRate,
@@ -134,11 +145,20 @@ impl Router {
         rate: BitRate,
         admission: Option<&AdmissionConfig>,
     ) -> Self {
-        let shared = (workers > 1).then(|| {
-            let shared = Arc::new(SharedLink::new(workers, 1, PATIENCE));
-            shared.set_rate(Some(rate));
-            shared
-        });
+        let shared = SharedLink::new(workers, 1, PATIENCE);
+        Self::on(shared, discipline, rate, admission)
+    }
+
+    /// The same on this link.
+    pub fn on(
+        shared: SharedLink,
+        discipline: DisciplineConfig,
+        rate: BitRate,
+        admission: Option<&AdmissionConfig>,
+    ) -> Self {
+        let workers = shared.workers();
+        shared.set_rate(Some(rate));
+        let shared = (workers > 1).then(|| Arc::new(shared));
         let worker = |worker| {
             let config = LinkConfig {
                 ring: RingConfig { slots: 1, refill: Refill::AnySlot },
@@ -162,6 +182,7 @@ impl Router {
         };
         Self {
             workers: (0..workers).map(worker).collect(),
+            shared,
             sources: Vec::new(),
             now: Nanos::ZERO,
             rate,
@@ -173,6 +194,7 @@ impl Router {
     pub fn add(&mut self, worker: usize, length: u64, sends: Sends, from: Nanos) -> usize {
         self.sources.push(Source {
             worker: worker % self.workers.len(),
+            host: self.sources.len() as u32,
             length,
             sends,
             next: from,
@@ -191,10 +213,24 @@ impl Router {
         self.sources.len() - 1
     }
 
+    /// The same of a host that has several.
+    pub fn add_of(&mut self, host: u32, worker: usize, length: u64, sends: Sends) -> usize {
+        let index = self.add(worker, length, sends, self.now);
+        self.sources[index].host = host;
+        index
+    }
+
     pub fn add_greedy(&mut self, worker: usize, flows: usize, length: u64) {
         for _ in 0..flows {
             self.add(worker, length, Sends::Greedy(8), self.now);
         }
+    }
+
+    /// A worker goes on with another scheduler.
+    pub fn swap(&mut self, worker: usize, scheduler: AnyScheduler<Sent>) {
+        let Worker { link, left, .. } = &mut self.workers[worker];
+        drop(link.swap(self.now, scheduler, left));
+        self.collect();
     }
 
     pub fn run(&mut self, time: Nanos) {
@@ -282,7 +318,7 @@ impl Router {
     fn offer(&mut self, index: usize) -> bool {
         let now = self.now;
         let source = &mut self.sources[index];
-        let packet = Sent { source: index, length: source.length, arrival: now };
+        let packet = source.packet(index, now);
         source.offered += 1;
         source.first_offered = source.first_offered.or(Some(now));
         let worker = &mut self.workers[source.worker];
