@@ -64,11 +64,13 @@ key = "0x4c80cdefbb5d10da906ac73c3613a6342e443b68"
 "#;
 /// Every discipline, by how workers have its links. Limits bind nobody: what two workers cost is
 /// measured, not what is dropped.
-const DISCIPLINES: [(&str, &str); 11] = [
+const DISCIPLINES: [(&str, &str); 13] = [
     ("fifo, shared", "discipline = { kind = \"fifo\", limit = 400 }"),
     ("wfq-altq, shared", WFQ),
     ("pfq, shared", "discipline = { kind = \"pfq\" }"),
     ("pdrr, shared", "discipline = { kind = \"pdrr\" }"),
+    ("pfq, fair by hosts, shared", "discipline = { kind = \"pfq\", fair = \"source-flow\" }"),
+    ("pdrr, fair by hosts, shared", "discipline = { kind = \"pdrr\", fair = \"source-flow\" }"),
     ("afan, shared", "discipline = { kind = \"afan\", limit = 400 }"),
     ("priority, shared", "discipline = { kind = \"priority\", limit = 16384 }"),
     ("qfq, shared", "discipline = { kind = \"qfq\", limit = 16384 }"),

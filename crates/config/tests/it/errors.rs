@@ -361,6 +361,23 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         let config = RouterConfig::parse(&text, "r.toml").unwrap();
         assert_eq!(config.unshared_links(), [None, None], "{flushing}");
     }
+    // By hosts: those whose flows wait apart, and count on one side.
+    for kind in ["pdrr", "pfq"] {
+        for (fair, shared) in [
+            ("flow", true),
+            ("source-flow", true),
+            ("destination-flow", true),
+            ("source", false),
+            ("destination", false),
+            ("host-flow", false),
+        ] {
+            let rest = link(&format!("discipline = {{ kind = {kind:?}, fair = {fair:?} }}"));
+            let text = format!("{rest}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
+            let found = RouterConfig::parse(&text, "r.toml").unwrap().unshared_links();
+            let what = found[0].as_ref().map(|part| part.what.to_owned());
+            assert_eq!(what, (!shared).then(|| format!("fair = {fair:?}")), "{kind} {fair}");
+        }
+    }
     let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
     refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");

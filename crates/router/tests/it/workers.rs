@@ -110,6 +110,19 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let lct = parse_discipline("{ kind = \"lct\", module2 = false }", &["light", "heavy"]).unwrap();
     let refused = workers[0].pipeline.change(now, &LinkChange::Discipline(lct).on("p1"));
     assert!(matches!(refused, Err(CommandError::NeedsReload(_))), "{refused:?}");
+    // Hosts are told apart by a table of all workers, or one of them has the link.
+    for (fair, shared) in [("source-flow", true), ("host-flow", false), ("source", false)] {
+        let text = format!("{{ kind = \"pdrr\", fair = {fair:?} }}");
+        let pdrr = parse_discipline(&text, &["light", "heavy"]).unwrap();
+        let change = LinkChange::Discipline(pdrr).on("p1");
+        for worker in &mut workers {
+            let changed = worker.pipeline.change(now, &change);
+            let refused = matches!(changed, Err(CommandError::NeedsReload(_)));
+            assert_eq!((changed.is_ok(), refused), (shared, !shared), "{fair}: {changed:?}");
+        }
+    }
+    let [light, heavy] = window(&mut workers);
+    near(light + heavy, 1.25e6 * wire);
     let refused = set_fairdrop(&mut workers[0], "groups", "class").unwrap_err();
     assert!(refused.to_string().contains("workers = 1"), "{refused}");
     for worker in &mut workers {
@@ -190,8 +203,10 @@ fn flows_share_a_link_by_pdrr_drr_and_fairdrop_wherever_they_are() {
     let drr = "discipline = { kind = \"drr\", queues = 65536 }\n";
     let fq_codel = "discipline = { kind = \"fq-codel\", queues = 65536 }\n";
     let pdrr = "discipline = { kind = \"pdrr\" }\n";
+    // All are of one host, which both workers know as the same.
+    let host = "discipline = { kind = \"pdrr\", fair = \"source-flow\" }\n";
     let fairdrop = "discipline = { kind = \"fifo\", limit = 400 }\n[fairdrop]\ncpu = false\n";
-    for rest in [pdrr, drr, fq_codel, fairdrop] {
+    for rest in [pdrr, host, drr, fq_codel, fairdrop] {
         for count in [1, 2] {
             let rest = format!("[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\n{rest}");
             let mut workers = several(count, &rest);
