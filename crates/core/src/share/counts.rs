@@ -117,17 +117,17 @@ mod tests {
                     workers[worker].change(host, more);
                     *own = if more { *own + 1 } else { *own - 1 };
                 }
+                let sum = waits.iter().flatten().map(|flows| u64::from(*flows)).sum::<u64>();
+                let (flows, places) = link.hosts_that_wait();
+                let least = if roomy { sum } else { 0 };
+                prop_assert!(least <= flows && flows <= sum);
+                prop_assert!(roomy || places <= PLACES);
                 for (worker, own) in workers.iter_mut().zip(&waits) {
                     let (seen, all) = (worker.all(host), all_of(&waits, host));
                     let least = if roomy { all } else { own[host] };
                     prop_assert_eq!(worker.own(host), own[host]);
                     prop_assert!(least <= seen && seen <= all);
                 }
-                let sum = waits.iter().flatten().map(|flows| u64::from(*flows)).sum::<u64>();
-                let (flows, places) = link.hosts_that_wait();
-                let least = if roomy { sum } else { 0 };
-                prop_assert!(least <= flows && flows <= sum);
-                prop_assert!(roomy || places <= PLACES);
             }
             // Of the few hosts that are left each finds a place when it is looked at.
             for (worker, waits) in workers.iter_mut().zip(&mut waits) {

@@ -185,6 +185,22 @@ fn fill(demands: &mut [(u64, u64)], budget: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{BitRate, Bytes, Nanos};
+
+    /// Two workers ask for a packet each, and get it; the one has a 64th of the host.
+    #[test]
+    fn the_smallest_part_of_a_host_does_not_count_for_more_than_there_is() {
+        let link = SharedLink::new(2, 2, Nanos::from_millis(5));
+        link.set_rate(Some(BitRate::from_mbps(1_000)));
+        let mut parts = [0, 1].map(|worker| link.part_by_flows(worker));
+        for (part, weight) in parts.iter_mut().zip([1 << 10, 63 << 10]) {
+            part.waits(&link, ELASTIC, 1_538);
+            part.tell_flows(&link, weight);
+        }
+        parts[0].at(&link, Nanos::SECOND);
+        assert!(parts[0].may_send_elastic(Nanos::SECOND));
+        assert_eq!(link.together().fair_bytes, Bytes(2 * 1_538));
+    }
 
     #[test]
     fn budgets_are_filled_by_weight_up_to_the_demands() {

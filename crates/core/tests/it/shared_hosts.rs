@@ -215,10 +215,22 @@ fn counted(router: &Router) -> (u64, usize) {
     router.shared.as_ref().unwrap().hosts_that_wait()
 }
 
-/// Who sent all the time stops, and what waits of him goes.
+/// Who sent all the time stops, and what waits of him goes: nothing is left of it.
 fn stop(router: &mut Router) {
     router.sources.iter_mut().for_each(|source| source.sends = Sends::Greedy(0));
     router.run(Nanos::from_secs(1));
+    assert_eq!(counted(router), (0, 0));
+    let together = router.shared.as_ref().unwrap().together();
+    assert_eq!(together.elastic_flows, 0);
+}
+
+/// All sources that stopped send again.
+fn go_on(router: &mut Router) {
+    let now = router.now;
+    router.sources.iter_mut().for_each(|source| {
+        (source.sends, source.next) = (Sends::Greedy(12), now);
+    });
+    router.run(Nanos::from_millis(500));
 }
 
 #[test]
@@ -242,12 +254,8 @@ fn flows_that_come_and_go_are_counted_and_leave_nothing() {
         }
         router.check(ahead(3));
         stop(&mut router);
-        assert_eq!(counted(&router), (0, 0));
         // And all is as it was before.
-        router.sources.iter_mut().for_each(|source| {
-            (source.sends, source.next) = (Sends::Greedy(12), router.now);
-        });
-        router.run(Nanos::from_millis(500));
+        go_on(&mut router);
         let off = off(&mut router);
         assert!(off.hosts < 0.03 && off.flows < 0.04, "{off:?}");
     }
@@ -301,8 +309,18 @@ fn a_worker_that_is_built_anew_counts_its_flows_anew() {
             }
         }
         router.run(Nanos::from_millis(500));
-        let off = off(&mut router);
-        assert!(off.hosts < 0.03 && off.flows < 0.04, "{off:?}");
+        let found = off(&mut router);
+        assert!(found.hosts < 0.03 && found.flows < 0.04, "{found:?}");
+        // One that is emptied and goes on.
+        router.drain(0);
+        assert_eq!(counted(&router).0, waiting(&router));
+        assert!(waiting(&router) > 4);
+        router.drain(1);
+        assert_eq!(counted(&router), (0, 0));
+        assert_eq!(router.shared.as_ref().unwrap().together().elastic_flows, 0);
+        go_on(&mut router);
+        let found = off(&mut router);
+        assert!(found.hosts < 0.03 && found.flows < 0.04, "{found:?}");
         // One that goes without a word takes back what it counted.
         router.workers.pop();
         assert_eq!(counted(&router).0, waiting(&router));
@@ -331,16 +349,36 @@ fn hosts_that_find_no_place_go_on_by_what_their_workers_know() {
         assert_eq!((once, twice), (8, 4), "{hosts:?}");
         router.check(ahead(2));
         // When there is room again, all have the same.
-        for source in router.sources.iter_mut().filter(|source| source.host >= 8) {
+        for source in router.sources.iter_mut().filter(|source| source.host < 4) {
             source.sends = Sends::Greedy(0);
         }
         router.run(Nanos::from_millis(500));
         let got = second(&mut router);
-        let hosts: Vec<f64> = got[..32].chunks(4).map(|own| own.iter().sum()).collect();
+        let hosts: Vec<f64> = got[16..].chunks(4).map(|own| own.iter().sum()).collect();
         let mean = hosts.iter().sum::<f64>() / 8.0;
         assert!(hosts.iter().all(|host| (host / mean - 1.0).abs() < 0.03), "{hosts:?}");
         stop(&mut router);
-        assert_eq!(counted(&router), (0, 0));
+    }
+}
+
+/// A flow alone at its worker, of a host that has 199 elsewhere: PDRR gives it a 64th of the host,
+/// and so visits the host no more than 64 times for a quantum; PFQ needs no such bound.
+#[test]
+fn a_worker_has_at_least_a_64th_of_a_host_with_pdrr() {
+    for (discipline, part) in [(pdrr as fn(Fair) -> _, 64.0), (pfq, 200.0)] {
+        let mut router = Router::new(2, discipline(Fair::SourceFlow), RATE, None);
+        for n in 0..200 {
+            router.add_of(0, usize::from(n == 0), 500, Sends::Greedy(4));
+        }
+        router.add_of(1, 1, 500, Sends::Greedy(48));
+        router.run(Nanos::from_secs(1));
+        let before = router.sent();
+        router.run(Nanos::from_secs(4));
+        let got: Vec<u64> = router.sent().iter().zip(before).map(|(now, was)| now - was).collect();
+        let (flow, host) = (got[0] as f64, got[..200].iter().sum::<u64>() as f64);
+        let name = discipline(Fair::SourceFlow).name();
+        assert!((flow / host * part - 1.0).abs() < 0.05, "{name}: {flow} of {host}");
+        assert!((host / got[200] as f64 - 1.0).abs() < 0.02, "{name}: {host}, {}", got[200]);
     }
 }
 

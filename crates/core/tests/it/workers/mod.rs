@@ -233,6 +233,13 @@ impl Router {
         self.collect();
     }
 
+    /// What waits at a worker is dropped.
+    pub fn drain(&mut self, worker: usize) {
+        let Worker { link, left, .. } = &mut self.workers[worker];
+        link.drain(self.now, Reason::Reconfigured, left);
+        self.collect();
+    }
+
     pub fn run(&mut self, time: Nanos) {
         let until = self.now + time;
         loop {
