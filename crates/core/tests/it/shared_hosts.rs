@@ -142,7 +142,7 @@ fn by_flow_a_host_gets_as_much_as_it_has_flows() {
 fn of_hosts_that_ask_for_less_the_others_have_the_rest() {
     for discipline in BOTH {
         let mut router = Router::new(3, discipline(Fair::SourceFlow), RATE, None);
-        let mut demands = vec![f64::MAX; 5];
+        let mut demands = [f64::MAX; 5];
         let every = |mbps: f64| Sends::Every(Nanos((1_000.0 * 8e3 / mbps) as u64));
         // Ten times what it gets, by one flow that is alone on its worker.
         router.add_of(0, 2, 1_000, every(90.0));
