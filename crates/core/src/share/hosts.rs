@@ -20,8 +20,8 @@
 //!
 //! **No place.** If all eight are taken, or others were faster several times in a row, a worker
 //! takes its own count for that of all, and tries again when it reads next: the host then gets as
-//! much there as if it had no flows elsewhere. Of 2000 hosts that wait at a time fewer than one in a
-//! thousand has none.
+//! much there as if it had no flows elsewhere. Of 2000 hosts that wait at a time fewer than one in
+//! a thousand has none.
 //!
 //! **Two hosts in one place.** Hosts whose hashes agree in line and 35 bits are counted together:
 //! among 3000 hosts there are such two in one of 10^6 routers. The hash is seeded, so that nobody
