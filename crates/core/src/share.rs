@@ -419,17 +419,6 @@ impl SharedLink {
         self.all_told(Told::Flows).wrapping_sub(self.told(part.worker, Told::Flows))
     }
 
-    /// A worker admitted a flow whose first packet is `length` long.
-    pub(crate) fn flow_entered(&self, worker: usize, length: Bytes) {
-        let before = self.told(worker, Told::First);
-        self.tell(worker, Told::First, before.wrapping_add(length.0));
-    }
-
-    /// Bytes of first packets of all flows that the other workers admitted, wrapping.
-    pub(crate) fn entered_elsewhere(&self, worker: usize) -> u64 {
-        self.all_told(Told::First).wrapping_sub(self.told(worker, Told::First))
-    }
-
     fn publish_target(&self, part: &Part, class: usize) {
         self.cells[part.worker].0.set(2 * class, part.target[class]);
     }

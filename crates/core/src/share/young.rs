@@ -6,7 +6,7 @@
 //! said is forgotten.
 
 use super::{SharedLink, Told};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 /// Flows that were let in of late; sums of several workers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -32,6 +32,17 @@ impl LetIn {
 }
 
 impl SharedLink {
+    /// A worker admitted a flow whose first packet is `length` long.
+    pub(crate) fn flow_entered(&self, worker: usize, length: Bytes) {
+        let before = self.told(worker, Told::First);
+        self.tell(worker, Told::First, before.wrapping_add(length.0));
+    }
+
+    /// Bytes of first packets of all flows that the other workers admitted, wrapping.
+    pub(crate) fn entered_elsewhere(&self, worker: usize) -> u64 {
+        self.all_told(Told::First).wrapping_sub(self.told(worker, Told::First))
+    }
+
     /// A worker says what it has let in of late.
     pub(crate) fn tell_let_in(&self, worker: usize, now: Nanos, let_in: LetIn) {
         let LetIn { young, coming, guests, likely } = let_in;

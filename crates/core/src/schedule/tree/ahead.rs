@@ -164,8 +164,8 @@ mod tests {
         plan
     }
 
-    /// Of all packets, where everybody always has some, the part whose subscriber was told for them,
-    /// and the part whose subscriber was told for one of the next.
+    /// Of all packets, where everybody always has some, the part whose subscriber was told for
+    /// them, and the part whose subscriber was told for one of the next.
     fn told(plan: Plan, length: impl Fn(u64) -> u64) -> [f64; 2] {
         let nodes = plan.nodes().to_vec();
         let leaves = (0..nodes.len() as u32).filter(|at| nodes[*at as usize].kind == Kind::Leaf);
