@@ -58,7 +58,7 @@
 //! allocation per packet.
 //!
 //! Memory: some 350 bytes for each node, and the packets and flows of a buffer that all share. Of
-//! many subscribers what the next packets need is [read ahead](ahead).
+//! many subscribers what the next packets need is read ahead (`tree/ahead.rs`).
 //!
 //! **Within a subscriber** flows share, or first its hosts, or classes by weight ([`Within`]).
 //!
