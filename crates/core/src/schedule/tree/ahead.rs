@@ -109,37 +109,34 @@ mod tests {
 
     use super::super::{Kind, Plan, PlanNode, TreeConfig};
     use super::*;
-    use crate::packet::{Class, Descriptor, FlowKey};
+    use crate::packet::{Class, Descriptor, ETHERNET_WIRE_OVERHEAD, FlowKey};
     use crate::units::{Bytes, Nanos};
     use crate::{Reason, Scheduler};
 
-    /// A packet for somebody.
-    struct Mail {
-        packet: Descriptor,
-        to: u32,
-    }
+    /// A packet for somebody, whose only flow it is of: its length.
+    struct Mail(u32, Bytes);
 
     impl Packet for Mail {
+        fn subscriber(&self) -> u32 {
+            self.0
+        }
         fn ip_len(&self) -> Bytes {
-            self.packet.ip_len()
+            self.1
         }
         fn wire_len(&self) -> Bytes {
-            self.packet.wire_len()
+            self.1 + ETHERNET_WIRE_OVERHEAD
         }
         fn class(&self) -> Class {
-            self.packet.class()
+            Class(0)
         }
         fn flow(&self) -> FlowKey {
-            self.packet.flow()
+            Descriptor::new(Class(0), self.1, Nanos::ZERO).flow
         }
         fn flow_hash(&self) -> u64 {
-            self.packet.flow_hash()
+            0
         }
         fn arrival(&self) -> Nanos {
-            self.packet.arrival()
-        }
-        fn subscriber(&self) -> u32 {
-            self.to
+            Nanos::ZERO
         }
     }
 
@@ -174,10 +171,9 @@ mod tests {
         let mut number = 0;
         let mut arrive = |tree: &mut Tree<Mail>, to: u32| {
             number += 1;
-            let class = Class((to % 50_000) as u16);
-            let packet = Descriptor::new(class, Bytes(length(number)), Nanos::ZERO);
+            let packet = Mail(to, Bytes(length(number)));
             let mut lost = |_, reason: Reason| panic!("{reason}");
-            let _ = tree.enqueue(Nanos::ZERO, Mail { packet, to }, &mut lost);
+            let _ = tree.enqueue(Nanos::ZERO, packet, &mut lost);
         };
         for leaf in leaves.filter(|leaf| *leaf != UNKNOWN) {
             (0..3).for_each(|_| arrive(&mut tree, leaf));
@@ -186,7 +182,7 @@ mod tests {
         for _ in 0..all {
             let soon = tree.soon;
             let gone = tree.dequeue(Nanos::ZERO, &mut |_, reason: Reason| panic!("{reason}"));
-            let to = gone.unwrap().to;
+            let Mail(to, _) = gone.unwrap();
             right += u32::from(soon.after(0) == to);
             near += u32::from(soon.leaves.contains(&to));
             arrive(&mut tree, to);
