@@ -7,7 +7,8 @@
 //! where classes fall on workers as unevenly as they can: class `a` on the first alone, `b` and `c`
 //! on the second. Then the same by flows, with PDRR and admission: 20 of 32 flows on the first
 //! worker, at a rate of which it has to carry 20 of 32 parts. And with all packets through one
-//! tunnel, which both encrypt for. And with every discipline, 16 of 32 flows on each worker.
+//! tunnel, which both encrypt for. And with every discipline, 16 of 32 flows on each worker; beside
+//! these, two routers of one worker each, which have nothing in common: what the machine gives.
 //!
 //! By the clock, two workers need two cores that do nothing else. So frames are also counted per
 //! second of CPU that each worker's thread got: that tells what sharing costs on a machine that is
@@ -232,13 +233,18 @@ fn cpu_time() -> Duration {
 /// What `spread.len()` workers send in `TIME` on a link of this rate, with these lines of its own;
 /// each element of `spread` is the flows of a worker.
 fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
+    measure_as(link, spread, rate, spread.len())
+}
+
+/// The same of as many routers of one worker each, if `workers` is 1.
+fn measure_as(link: &str, spread: &[Vec<u64>], rate: BitRate, workers: usize) -> Sent {
     let encrypted = link.contains("\"vpn\"");
     let service = if encrypted { "service = \"vpn\"\n" } else { "" };
     let classes =
         include_str!("router.toml").replace("[[class]]\n", &format!("[[class]]\n{service}"));
     let text = format!(
-        "[router]\nworkers = {}\n{classes}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n{link}\n",
-        spread.len(),
+        "[router]\nworkers = {workers}\n{classes}[[link]]\nport = \"out\"\nrate = \
+         \"{}bit/s\"\n{link}\n",
         rate.0,
     );
     let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
@@ -346,16 +352,18 @@ pub(crate) fn run() {
 /// Every discipline at a rate that binds nobody: two workers to one, which runs before them and
 /// after, as the machine may change its speed meanwhile.
 fn print_every(alone: &[Vec<u64>], even: &[Vec<u64>]) {
-    let forwarded = |link, spread: &[Vec<u64>]| measure(link, spread, FREE).mpps();
-    let ratio = |link| {
-        let (before, both) = (forwarded(link, alone), forwarded(link, even));
-        2.0 * both / (before + forwarded(link, alone))
+    let ratio = |link, workers| {
+        let one = || measure(link, alone, FREE).mpps();
+        let (before, both) = (one(), measure_as(link, even, FREE, workers).mpps());
+        2.0 * both / (before + one())
     };
-    let case = |(name, link): &(&str, &'static str)| -> Case<'_> {
+    let case = |(name, link): &(&str, &'static str), workers| -> Case<'_> {
         let link = *link;
-        ((*name).to_owned(), Box::new(move || ratio(link)))
+        ((*name).to_owned(), Box::new(move || ratio(link, workers)))
     };
-    let rounds = Rounds::run(TURNS, &mut DISCIPLINES.iter().map(case).collect::<Vec<_>>());
+    let mut cases: Vec<_> = DISCIPLINES.iter().map(|named| case(named, 2)).collect();
+    cases.push(case(&("fifo, two routers with nothing in common", DISCIPLINES[0].1), 1));
+    let rounds = Rounds::run(TURNS, &mut cases);
     println!("every discipline, 16 of 32 flows on each of two workers, to one worker (aim: 1.8)");
     for (name, spread) in rounds.rows() {
         let Some(Spread { median, min, max }) = spread else { continue };

@@ -60,8 +60,9 @@ const WFQ: &str =
     "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
 const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \
                    \"10us\", c = \"50us\", d = \"200us\" } }";
-const WFQ_SHARED: &str = "rate = \"1000Gbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 256 }";
-const LCT_SHARED: &str = "rate = \"1000Gbit/s\"\ndiscipline = { kind = \"lct\", limit = 256 }";
+/// At a rate at which nothing waits for long, and a short packet still takes some nanoseconds.
+const WFQ_SHARED: &str = "rate = \"100Gbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 256 }";
+const LCT_SHARED: &str = "rate = \"100Gbit/s\"\ndiscipline = { kind = \"lct\", limit = 256 }";
 /// Never refuses: what admission costs is measured, not what it turns away.
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = \
                     131072, budget = false, expected_flows = false }";
@@ -73,7 +74,7 @@ const CODEL: &str = "discipline = { kind = \"codel\" }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links never refuse a packet; all but the last have no rate.
-pub(crate) const SETUPS: [Setup; 16] = [
+pub(crate) const SETUPS: [Setup; 17] = [
     Setup::new("fifo", "", "", 64),
     Setup::new("wfq-altq", WFQ, "", 64),
     Setup::new("lct", LCT, "", 64),
@@ -91,6 +92,8 @@ pub(crate) const SETUPS: [Setup; 16] = [
         workers: Workers::Handed,
         ..Setup::new("lct, handed to the first worker", LCT, "", 64)
     },
+    // What the next two are to be compared with.
+    Setup::new("wfq-altq, with a rate", WFQ_SHARED, "", 64),
     Setup {
         workers: Workers::Shared,
         ..Setup::new("wfq-altq, one of two workers", WFQ_SHARED, "", 64)

@@ -50,11 +50,11 @@
 //! grant: a worker sends up to D = C·W/M ahead of it, and gets that much in the next window before
 //! any elastic packets. Where hosts share, n is the sum of its parts of them (`hosts.rs`).
 //!
-//! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own;
-//! each is a whole statement, so no two need to fit together. A new table is written where no
-//! worker reads, and one compare-and-swap makes it the current one: the loser's is dropped. A
-//! worker that reads its row checks afterwards that the table is still current, and reads again if
-//! not; then another worker has made progress.
+//! **Publishing.** A worker stores T when packets have come and S when they have gone, once for a
+//! burst, into cells of its own; each is a whole statement, so no two need to fit together. A new
+//! table is written where no worker reads, and one compare-and-swap makes it the current one: the
+//! loser's is dropped. A worker that reads its row checks afterwards that the table is still
+//! current, and reads again if not; then another worker has made progress.
 //!
 //! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants
 //! follow the weights within 2^-16 bytes per class and window while demands last. A packet that
@@ -63,8 +63,9 @@
 //! still had; by flows also by the sum of all D, the bytes of one window. Elastic flows that always
 //! wait get the same within a largest packet per flow and the quantum of their discipline.
 //!
-//! **Cost.** Two stores per packet, three by flows. The worker that opens a window reads M·K cells
-//! of others and takes at most K² steps; by flows at most M².
+//! **Cost.** Two stores per burst and class of which packets came or went, eight by flows. The
+//! worker that opens a window reads M·K cells of others and takes at most K² steps; by flows at
+//! most M².
 //!
 //! Not implemented: grants by tag, groups of workers.
 
@@ -77,10 +78,12 @@ pub(crate) mod hosts;
 #[cfg(test)]
 #[cfg(loom)]
 mod interleaved;
+mod part;
 pub mod wake;
 mod window;
 mod young;
 
+pub use part::Part;
 pub(crate) use young::LetIn;
 
 use alloc::vec::Vec;
@@ -217,39 +220,6 @@ pub struct SharedLink {
     hosts: Hosts,
 }
 
-/// What a worker holds for a window: memory for computing grants, and what it may send.
-#[derive(Debug)]
-pub struct Part {
-    worker: usize,
-    /// Bytes that each class may send now, in units; negative is debt.
-    credit: Vec<i64>,
-    /// Some class has such bytes.
-    has_grants: bool,
-    pot: i64,
-    /// When the window of these credits is over.
-    until: Nanos,
-    /// The window that they are of.
-    seen: u64,
-    target: Vec<u64>,
-    sent: Vec<u64>,
-    weights: Vec<u64>,
-    demand: Vec<u64>,
-    grant: Vec<u64>,
-    by_class: Vec<(u64, u64)>,
-    by_worker: Vec<(u64, u64)>,
-    sharing: Sharing,
-    /// D of this window.
-    ahead: i64,
-    /// FB as of this window, and whether any demand was left unmet when it was opened.
-    level: Bytes,
-    contended: bool,
-    /// What it has told last of each [`Told`].
-    flows: u64,
-    all: u64,
-    priority: u64,
-    free: u64,
-}
-
 impl SharedLink {
     /// A link without a rate, of `classes` columns (at least two are made), for 1 to
     /// [`MAX_WORKERS`] workers. `patience`: for how long a worker that does not come still gets its
@@ -308,61 +278,13 @@ impl SharedLink {
         Nanos(u64::try_from(bytes).unwrap_or(u64::MAX)).max(SHORTEST)
     }
 
-    /// The part of a worker, which goes on where the last part of the same worker ended, with
-    /// nothing waiting.
-    ///
-    /// # Panics
-    /// There is no such worker.
-    #[must_use]
-    pub fn part(&self, worker: usize) -> Part {
-        assert!(worker < self.workers, "there are {} workers", self.workers);
-        let classes = self.classes;
-        let sent: Vec<u64> =
-            (0..classes).map(|class| self.cells[worker].0.get(2 * class + 1)).collect();
-        let part = Part {
-            worker,
-            credit: alloc::vec![0; classes],
-            has_grants: false,
-            pot: 0,
-            until: Nanos::ZERO,
-            seen: u64::MAX,
-            target: sent.clone(),
-            sent,
-            weights: alloc::vec![1; classes],
-            demand: alloc::vec![0; self.workers * classes],
-            grant: alloc::vec![0; self.workers * classes],
-            by_class: alloc::vec![(0, 0); classes],
-            by_worker: alloc::vec![(0, 0); self.workers],
-            sharing: Sharing::Classes,
-            ahead: 0,
-            level: self.level(),
-            contended: false,
-            flows: 0,
-            all: self.told(worker, Told::Sent),
-            priority: self.told(worker, Told::Priority),
-            free: self.told(worker, Told::Free),
-        };
-        (0..classes).for_each(|class| self.publish_target(&part, class));
-        self.tell(worker, Told::Flows, 0);
-        part
-    }
-
     /// For how long a packet may wait for a grant at `rate` without a queue that stands: until the
     /// window is over in which it came, and then the next. Without a rate, no time.
     pub(crate) fn grants_take(rate: Option<BitRate>) -> Nanos {
         rate.map_or(Nanos::ZERO, |rate| Self::window_at(rate) * 2)
     }
 
-    /// The part of a worker whose columns go one before the other, as [`SharedLink::part`].
-    pub(crate) fn part_by_levels(&self, worker: usize) -> Part {
-        Part { sharing: Sharing::Levels, ..self.part(worker) }
-    }
-
-    /// The part of a worker whose flows share, as [`SharedLink::part`].
-    pub(crate) fn part_by_flows(&self, worker: usize) -> Part {
-        Part { sharing: Sharing::Flows, ..self.part(worker) }
-    }
-
+    #[inline]
     fn tell(&self, worker: usize, what: Told, value: u64) {
         self.cells[worker].0.set(2 * self.classes + what as usize, value);
     }
@@ -419,174 +341,9 @@ impl SharedLink {
         self.all_told(Told::Flows).wrapping_sub(self.told(part.worker, Told::Flows))
     }
 
-    fn publish_target(&self, part: &Part, class: usize) {
-        self.cells[part.worker].0.set(2 * class, part.target[class]);
-    }
-
-    fn publish_sent(&self, part: &Part, class: usize) {
-        self.cells[part.worker].0.set(2 * class + 1, part.sent[class]);
-    }
-
     fn table(&self, current: u64) -> &Table {
         let (window, worker) = (current >> 8, (current & 0xff) as usize);
         &self.tables[worker][(window & 1) as usize]
-    }
-}
-
-impl Part {
-    /// The weight that this worker computes a class with.
-    pub(crate) fn set_weight(&mut self, class: usize, weight: u32) {
-        self.weights[class] = u64::from(weight.max(1));
-    }
-
-    /// When the present window is over.
-    pub(crate) fn until(&self) -> Nanos {
-        self.until
-    }
-
-    /// How many columns there are.
-    pub(crate) fn columns(&self) -> usize {
-        self.credit.len()
-    }
-
-    /// Whether a packet of `class` may be sent against its grant.
-    pub(crate) fn is_granted(&self, class: usize) -> bool {
-        self.credit[class] > 0
-    }
-
-    /// Whether any class has a grant that is not used up. On a link with room to spare hardly
-    /// anything waits when a window begins, so there is none for most of the time.
-    #[inline]
-    pub(crate) fn has_grants(&self) -> bool {
-        self.has_grants
-    }
-
-    /// Whether a packet of any class may be sent.
-    pub(crate) fn may_send_any(&self, now: Nanos) -> bool {
-        self.pot > 0 && now < self.until
-    }
-
-    /// If the present window is over: opens the next, unless another worker has, and takes its
-    /// grants over.
-    pub(crate) fn at(&mut self, link: &SharedLink, now: Nanos) {
-        if now >= self.until {
-            link.renew(self, now);
-        }
-    }
-
-    /// A packet came to wait.
-    pub(crate) fn came(&mut self, link: &SharedLink, class: usize, bytes: u64) {
-        self.target[class] = self.target[class].wrapping_add(bytes << 16);
-        link.publish_target(self, class);
-    }
-
-    /// A packet left the backlog without using a grant: dropped, or sent from the pot.
-    pub(crate) fn gone(&mut self, link: &SharedLink, class: usize, bytes: u64) {
-        self.target[class] = self.target[class].wrapping_sub(bytes << 16);
-        link.publish_target(self, class);
-    }
-
-    /// A packet of `class` is sent: against the grant of `granted`, which asks for it again if it
-    /// is another's, or from the pot if that has none left.
-    pub(crate) fn sent(&mut self, link: &SharedLink, class: usize, granted: usize, bytes: u64) {
-        let units = (bytes << 16) as i64;
-        if self.credit[granted] <= 0 {
-            self.pot -= units;
-            self.gone(link, class, bytes);
-            return;
-        }
-        if granted != class {
-            self.gone(link, class, bytes);
-            self.came(link, granted, bytes);
-        }
-        self.credit[granted] -= units;
-        if self.credit[granted] <= 0 {
-            self.has_grants = self.credit.iter().any(|credit| *credit > 0);
-        }
-        self.sent[granted] = self.sent[granted].wrapping_add(units as u64);
-        link.publish_sent(self, granted);
-    }
-}
-
-/// What a worker does whose flows share.
-impl Part {
-    /// FB as of the present window.
-    pub(crate) fn level(&self) -> Bytes {
-        self.level
-    }
-
-    /// Whether demand exceeded the window's bytes when it was opened.
-    pub(crate) fn is_contended(&self) -> bool {
-        self.contended
-    }
-
-    /// What is left of what may be sent ahead of grants with priority; what is overdrawn beyond is
-    /// taken from what elastic packets may send now.
-    fn overdrawn(&self) -> i64 {
-        self.credit[URGENT].saturating_add(self.ahead)
-    }
-
-    /// Whether a packet with priority may go.
-    pub(crate) fn may_send_urgent(&self, now: Nanos) -> bool {
-        let ahead = self.overdrawn();
-        ahead > 0 || ahead.saturating_add(self.credit[ELASTIC].max(0)) > 0 || self.may_send_any(now)
-    }
-
-    /// Whether a packet may go where none goes ahead of grants: on those of either column.
-    pub(crate) fn may_send_either(&self, now: Nanos) -> bool {
-        self.credit[URGENT].saturating_add(self.credit[ELASTIC]) > 0 || self.may_send_any(now)
-    }
-
-    /// Whether an elastic packet may go.
-    pub(crate) fn may_send_elastic(&self, now: Nanos) -> bool {
-        self.credit[ELASTIC].saturating_add(self.overdrawn().min(0)) > 0 || self.may_send_any(now)
-    }
-
-    /// What waits in a column, in bytes on the wire.
-    pub(crate) fn waits(&mut self, link: &SharedLink, column: usize, bytes: u64) {
-        let target = self.sent[column].wrapping_add(bytes << 16);
-        if self.target[column] != target {
-            self.target[column] = target;
-            link.publish_target(self, column);
-        }
-    }
-
-    /// A packet of a column is sent; the caller says what waits then.
-    pub(crate) fn sent_by_flow(
-        &mut self,
-        link: &SharedLink,
-        column: usize,
-        bytes: u64,
-        now: Nanos,
-    ) {
-        let units = bytes << 16;
-        self.all = self.all.wrapping_add(units);
-        link.tell(self.worker, Told::Sent, self.all);
-        if self.credit[column] <= 0 && self.may_send_any(now) {
-            self.pot -= units as i64;
-            if column == ELASTIC {
-                self.free = self.free.wrapping_add((units << 16) / self.flows.max(1 << 16));
-                link.tell(self.worker, Told::Free, self.free);
-            }
-            return;
-        }
-        self.credit[column] -= units as i64;
-        self.sent[column] = self.sent[column].wrapping_add(units);
-        link.publish_sent(self, column);
-    }
-
-    /// How much the worker is due for what waits, in 2^-16.
-    pub(crate) fn tell_flows(&mut self, link: &SharedLink, weight: u64) {
-        if weight != self.flows {
-            self.flows = weight;
-            link.tell(self.worker, Told::Flows, weight);
-        }
-    }
-
-    /// All bytes that were taken in with priority.
-    pub(crate) fn tell_priority(&mut self, link: &SharedLink, more: Bytes) {
-        self.priority = self.priority.wrapping_add(more.0);
-        link.tell(self.worker, Told::Priority, self.priority);
     }
 }
 

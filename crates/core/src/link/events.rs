@@ -41,6 +41,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         // One packet alone goes the general way, which takes nothing out of the ring and back.
         if self.start == Start::Full && self.wire.is_behind(now) {
             self.stream(now, sink);
+            self.scheduler.publish();
         }
         loop {
             let at = self.next_event();

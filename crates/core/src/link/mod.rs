@@ -205,6 +205,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             told(now, treated, self.scheduler.last_place());
             next = self.queue_quietly(&mut packets, sink, &mut told);
         }
+        self.scheduler.publish();
     }
 
     /// The same of the first packets, up to one with which something else happens: that one.

@@ -34,7 +34,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     }
 
     /// Lets packets leave that are due by `now`, and the scheduler fill the ring, which is full, as
-    /// long as nothing else happens.
+    /// long as nothing else happens. It is to [publish](Scheduler::publish) afterwards.
     #[inline(never)] // so that it has the registers for itself
     pub(super) fn stream(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
         // Before the discipline's own work.

@@ -387,6 +387,10 @@ macro_rules! disciplines {
             ) -> (Treated, u32) {
                 each_arm!($arms, self, s => s.take_in(now, packet, dropped))
             }
+            #[inline(never)] // once in a burst, and nothing but where a link is shared
+            fn publish(&mut self) {
+                each_arm!($arms, self, s => s.publish());
+            }
             fn next_wake(&self, now: Nanos) -> Option<Nanos> {
                 each_arm!($arms, self, s => s.next_wake(now))
             }

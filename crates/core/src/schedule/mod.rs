@@ -220,7 +220,8 @@ pub trait Scheduler<P: Packet> {
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P>;
 
     /// [`dequeue`](Self::dequeue), with how many queues had packets before: where none has, it is
-    /// not called.
+    /// not called. Several may follow each other, and other workers of the link need not hear of
+    /// them before [`publish`](Self::publish), which the last one is followed by.
     #[inline(always)] // the two together are a few instructions more than one
     fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
         match self.busy_queues() {
@@ -230,12 +231,17 @@ pub trait Scheduler<P: Packet> {
     }
 
     /// [`enqueue`](Self::enqueue), with where the flow of the packet is
-    /// ([`last_place`](Self::last_place)).
+    /// ([`last_place`](Self::last_place)). Followed by [`publish`](Self::publish) as
+    /// [`call`](Self::call) is.
     #[inline(always)] // as above
     fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
         let treated = self.enqueue(now, packet, dropped);
         (treated, self.last_place())
     }
+
+    /// Tells the other workers of a link what calls of [`take_in`](Self::take_in) and
+    /// [`call`](Self::call) have changed. All others tell them by themselves.
+    fn publish(&mut self) {}
 
     /// When to call `dequeue` again although nothing arrives. `None`: only an arrival or a change
     /// can make something sendable. Never earlier than `now`. It is valid until the next call that

@@ -115,7 +115,7 @@ pub struct Shared<P, Q> {
     link: Arc<SharedLink>,
     account: Account,
     /// The queue after the one that was served last.
-    next: usize,
+    after: usize,
     /// Queues that may have packets; all others have none.
     busy: Bitmap,
     /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find
@@ -149,7 +149,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
             queues,
             link,
             account,
-            next: 0,
+            after: 0,
             busy,
             held_until: Nanos::ZERO,
             grants_take: Nanos::ZERO,
@@ -167,14 +167,19 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
 
     /// The queues that have packets, the next in turn first.
     fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
-        let first = if Q::ORDER == Order::Levels { 0 } else { self.next };
+        let first = if Q::ORDER == Order::Levels { 0 } else { self.after };
         self.busy.ring(first).filter(|queue| !self.queues.is_empty(*queue))
     }
 
     /// The queue to be served now, and the column on whose grant.
+    #[inline(always)] // a call costs a quarter of it
     fn choose(&self, now: Nanos) -> Option<(usize, usize)> {
         let part = &self.account.part;
-        let is_held = |queue| self.queues.held_until(now, queue).is_some();
+        let may_send_any = part.may_send_any(now);
+        if !may_send_any && !part.has_grants() {
+            return None;
+        }
+        let is_held = |queue| self.held_until(now, queue).is_some();
         let mut waiting = self.waiting().filter(|queue| !is_held(*queue));
         let first = waiting.next()?;
         let with = |queue| Some((queue, grant::<P, Q>(part, self.account.column(queue))?));
@@ -184,7 +189,16 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
             Order::Turns | Order::Held => with(first).or_else(|| waiting.find_map(with)),
         };
         // What nobody demanded is for those that have no grant.
-        granted.or_else(|| part.may_send_any(now).then(|| (first, self.account.column(first))))
+        granted.or_else(|| may_send_any.then(|| (first, self.account.column(first))))
+    }
+
+    /// As [`ByClass::held_until`], of queues without a delay not asked.
+    #[inline]
+    fn held_until(&self, now: Nanos, queue: usize) -> Option<Nanos> {
+        let may_be = |waits: Option<&Waits>| waits.is_none_or(|waits| waits.is_delayed);
+        (Self::IS_HELD && may_be(self.account.waiting.get(queue)))
+            .then(|| self.queues.held_until(now, queue))
+            .flatten()
     }
 
     /// When to look again, none of those that wait being served at `now`: at the next window; of
@@ -194,7 +208,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
         if !Self::IS_HELD {
             return next;
         }
-        let of_queue = |queue| match self.queues.held_until(now, queue) {
+        let of_queue = |queue| match self.held_until(now, queue) {
             None => next,
             Some(due) if due > now + self.grants_take => due - self.grants_take,
             Some(due) => due,
@@ -203,11 +217,13 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     }
 
     /// Says what of a queue with a delay is to be granted.
-    #[inline]
+    #[inline(always)] // nothing but for queues that are held
     fn restate(&mut self, now: Nanos, queue: usize) {
-        if let Some(Waits { bytes, is_delayed: true }) = self.account.waiting.get(queue) {
+        if Self::IS_HELD
+            && let Some(Waits { bytes, is_delayed: true }) = self.account.waiting.get(queue)
+        {
             let due = self.queues.due_by(now, now + self.grants_take, queue, *bytes);
-            self.account.part.waits(&self.link, queue, due);
+            self.account.part.waits(queue, due);
         }
     }
 }
@@ -260,68 +276,70 @@ impl Account {
     }
 
     #[inline]
-    fn came(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
+    fn came(&mut self, queue: usize, bytes: u64) {
         if let Some(waiting) = self.waiting.get_mut(queue) {
             waiting.bytes += bytes;
             if waiting.is_delayed {
                 return;
             }
         }
-        self.part.came(link, self.column(queue), bytes);
+        self.part.came(self.column(queue), bytes);
     }
 
     /// A packet is gone that nobody sent.
     #[inline]
-    fn gone(&mut self, link: &SharedLink, queue: usize, bytes: u64) {
+    fn gone(&mut self, queue: usize, bytes: u64) {
         if let Some(waiting) = self.waiting.get_mut(queue) {
             waiting.bytes -= bytes;
             if waiting.is_delayed {
                 return;
             }
         }
-        self.part.gone(link, self.column(queue), bytes);
+        self.part.gone(self.column(queue), bytes);
     }
 
-    #[inline]
-    fn sent(&mut self, link: &SharedLink, queue: usize, grant: usize, bytes: u64) {
-        self.part.sent(link, self.column(queue), grant, bytes);
+    #[inline(always)] // as above
+    fn sent(&mut self, queue: usize, grant: usize, bytes: u64) {
+        self.part.sent(self.column(queue), grant, bytes);
         if let Some(waiting) = self.waiting.get_mut(queue) {
             waiting.bytes -= bytes;
         }
     }
 
     /// Takes dropped packets out of what waits, and hands them to `dropped`.
-    fn telling<P: Packet>(
-        &mut self,
-        link: &SharedLink,
-        dropped: &mut dyn DropSink<P>,
-    ) -> impl FnMut(P, Reason) {
+    fn telling<P: Packet>(&mut self, dropped: &mut dyn DropSink<P>) -> impl FnMut(P, Reason) {
         move |packet: P, reason: Reason| {
-            self.gone(link, self.queue_of(&packet), packet.wire_len().0);
+            self.gone(self.queue_of(&packet), packet.wire_len().0);
             dropped.dropped(packet, reason);
         }
     }
 }
 
-impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
-    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let Self { queues, link, account, busy, held_until, .. } = self;
+impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
+    /// A packet comes, of which the others are not told yet.
+    #[inline]
+    fn enter(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let Self { queues, account, busy, held_until, .. } = self;
         let queue = account.queue_of(&packet);
-        if account.part.may_send_any(now)
+        if !Self::IS_HELD && now >= *held_until {
+            // Whoever calls looks at what waits already.
+        } else if account.part.may_send_any(now)
             || grant::<P, Q>(&account.part, account.column(queue)).is_some()
         {
             *held_until = Nanos::ZERO;
         } else if Self::IS_HELD {
             *held_until = (*held_until).min(account.part.until());
         }
-        account.came(link, queue, packet.wire_len().0);
+        account.came(queue, packet.wire_len().0);
         busy.insert(queue);
-        let treated = queues.enqueue(now, packet, &mut account.telling(link, dropped));
+        let treated = queues.enqueue(now, packet, &mut account.telling(dropped));
         self.restate(now, queue);
         treated
     }
 
-    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+    /// The next packet, of which the others are not told yet.
+    #[inline]
+    fn next(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         let paced = self.link.is_paced();
         if paced && now < self.held_until {
             return None;
@@ -340,18 +358,18 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
                     return None;
                 }
             }
-            let Self { queues, link, account, .. } = self;
+            let Self { queues, account, .. } = self;
             let Some((queue, grant)) = chosen else {
-                let packet = queues.dequeue(now, &mut account.telling(link, dropped))?;
-                account.gone(link, account.queue_of(&packet), packet.wire_len().0);
+                let packet = queues.dequeue(now, &mut account.telling(dropped))?;
+                account.gone(account.queue_of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
-            self.next = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
+            self.after = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
             // None is left where all that waited there stood for too long, or another worker took
             // the turn of a queue that is held.
-            let packet = queues.take(now, queue, &mut account.telling(link, dropped));
+            let packet = queues.take(now, queue, &mut account.telling(dropped));
             if let Some(packet) = packet {
-                account.sent(link, queue, grant, packet.wire_len().0);
+                account.sent(queue, grant, packet.wire_len().0);
                 self.restate(now, queue);
                 if self.queues.is_empty(queue) {
                     self.busy.remove(queue);
@@ -360,6 +378,35 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
             }
         }
         None
+    }
+}
+
+impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let treated = self.enter(now, packet, dropped);
+        self.publish();
+        treated
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let packet = self.next(now, dropped);
+        self.publish();
+        packet
+    }
+
+    fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
+        match self.queues.busy_queues() {
+            0 => (0, None),
+            busy => (busy, self.next(now, dropped)),
+        }
+    }
+
+    fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
+        (self.enter(now, packet, dropped), self.last_place())
+    }
+
+    fn publish(&mut self) {
+        self.account.part.publish(&self.link);
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -389,9 +436,10 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
         for (queue, waiting) in self.account.waiting.iter_mut().enumerate() {
             waiting.is_delayed = self.queues.is_delayed(queue);
             // One with a delay tells less of it when it is looked at next.
-            self.account.part.waits(&self.link, queue, waiting.bytes);
+            self.account.part.waits(queue, waiting.bytes);
             self.held_until = Nanos::ZERO;
         }
+        self.publish();
         // Of a queue that is held the others know as much as this one.
         Ok(if Self::IS_HELD { Wake::Now } else { wake })
     }
@@ -403,14 +451,15 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
-        let Self { queues, link, account, .. } = self;
+        let Self { queues, account, .. } = self;
         queues.drain(&mut |packet: P| {
-            account.gone(link, account.queue_of(&packet), packet.wire_len().0);
+            account.gone(account.queue_of(&packet), packet.wire_len().0);
             into(packet);
         });
         if Self::IS_HELD {
-            (0..account.waiting.len()).for_each(|queue| account.part.waits(link, queue, 0));
+            (0..account.waiting.len()).for_each(|queue| account.part.waits(queue, 0));
         }
+        self.publish();
     }
 
     fn meters(&self) -> Meters {

@@ -95,8 +95,8 @@ pub struct SharedFlows<P, Q> {
     part: Part,
     /// FB up to which time has passed here.
     level: Bytes,
-    /// What was said to wait, by column.
-    told: [Backlog; 2],
+    /// What waits may be other than what the others were told.
+    changed: bool,
     /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find
     /// that.
     held_until: Nanos,
@@ -114,9 +114,9 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
         Self {
             queues,
             level: part.level(),
+            changed: false,
             part,
             link,
-            told: [Backlog::default(); 2],
             held_until: Nanos::ZERO,
             packets: PhantomData,
         }
@@ -136,28 +136,17 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
         }
     }
 
+    #[inline(never)] // it is once in a window that one is over
     fn turn(&mut self, now: Nanos) {
+        self.publish();
         self.part.at(&self.link, now);
         self.held_until = Nanos::ZERO;
         let level = self.part.level();
         let passed = level - core::mem::replace(&mut self.level, level);
         let crowded = self.part.is_contended();
-        let own = self.waiting().weight;
         let weight = self.link.weight_elsewhere(&self.part);
         self.queues.elsewhere(Elsewhere { passed, level, crowded, weight });
-        self.part.tell_flows(&self.link, own);
-    }
-
-    /// Tells the others what waits here now.
-    #[inline]
-    fn tell(&mut self, waiting: &Waiting) {
-        for (column, backlog) in [(URGENT, waiting.urgent), (ELASTIC, waiting.elastic)] {
-            if self.told[column] != backlog {
-                self.told[column] = backlog;
-                self.part.waits(&self.link, column, backlog.bytes.0);
-            }
-        }
-        self.part.tell_flows(&self.link, waiting.weight);
+        self.changed = true;
     }
 
     /// Whether the next packet, which is one with priority if any waits, may go.
@@ -177,48 +166,80 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
     }
 }
 
-impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
-    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
+    /// A packet comes, of which the others are not told yet.
+    #[inline]
+    fn enter(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         // Who is active depends on what has happened elsewhere.
         self.follow(now);
+        self.changed = true;
         let length = packet.wire_len();
         let treated = self.queues.enqueue(now, packet, dropped);
         if treated == Treated::Priority {
-            self.part.tell_priority(&self.link, length);
+            self.part.came_with_priority(length);
         }
-        let waiting = self.waiting();
-        self.tell(&waiting);
         treated
     }
 
-    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+    /// The next packet, of which the others are not told yet.
+    #[inline]
+    fn next(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         let waiting = self.waiting();
         if Self::is_empty(&waiting) {
             return None;
         }
+        if !self.link.is_paced() {
+            self.changed = true;
+            return self.queues.dequeue(now, dropped);
+        }
         let urgent = waiting.urgent.packets > 0;
-        let paced = self.link.is_paced();
-        if paced {
-            if !(urgent && Q::PRIORITY) && now < self.held_until {
-                return None;
-            }
-            self.follow(now);
-            if !self.may_send(urgent, now) {
-                self.held_until = self.part.until();
-                return None;
-            }
+        if !(urgent && Q::PRIORITY) && now < self.held_until {
+            return None;
         }
-        let packet = self.queues.dequeue(now, dropped);
-        let left = self.waiting();
-        if paced && let Some(packet) = &packet {
-            let was_urgent = left.urgent.packets < waiting.urgent.packets;
-            let column = if was_urgent { URGENT } else { ELASTIC };
-            self.part.sent_by_flow(&self.link, column, packet.wire_len().0, now);
-            // What waits is told against what was sent: also where that is what it was.
-            self.told[column].packets = u64::MAX;
+        self.follow(now);
+        if !self.may_send(urgent, now) {
+            self.held_until = self.part.until();
+            return None;
         }
-        self.tell(&left);
+        self.changed = true;
+        let packet = self.queues.dequeue(now, dropped)?;
+        let was_urgent = self.waiting().urgent.packets < waiting.urgent.packets;
+        let column = if was_urgent { URGENT } else { ELASTIC };
+        self.part.sent_by_flow(column, packet.wire_len().0, waiting.weight, now);
+        Some(packet)
+    }
+}
+
+impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let treated = self.enter(now, packet, dropped);
+        self.publish();
+        treated
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let packet = self.next(now, dropped);
+        self.publish();
         packet
+    }
+
+    fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
+        match self.queues.busy_queues() {
+            0 => (0, None),
+            busy => (busy, self.next(now, dropped)),
+        }
+    }
+
+    fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
+        (self.enter(now, packet, dropped), self.last_place())
+    }
+
+    fn publish(&mut self) {
+        if !core::mem::take(&mut self.changed) {
+            return;
+        }
+        let Waiting { urgent, elastic, weight } = self.waiting();
+        self.part.publish_flows(&self.link, [urgent.bytes, elastic.bytes], weight);
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -256,9 +277,9 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        self.changed = true;
         self.queues.drain(into);
-        let waiting = self.waiting();
-        self.tell(&waiting);
+        self.publish();
     }
 
     fn meters(&self) -> Meters {
@@ -296,7 +317,7 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
     }
 
     fn looks_up_flows(&self) -> bool {
-        true
+        self.queues.looks_up_flows()
     }
 
     fn prefetch_bucket(&self, hash: u64) {

@@ -41,15 +41,13 @@ impl SharedLink {
     fn collect_demands(&self, part: &mut Part, before: &Table, most: i64) -> u64 {
         let mut back = 0;
         let (classes, workers) = (self.classes, self.workers);
-        let Part { demand, grant, by_class, weights, sharing, .. } = part;
-        if *sharing == Sharing::Packets {
-            let lengths = (0..classes).map(|class| self.mean_length(class));
-            weights.iter_mut().zip(lengths).for_each(|(weight, length)| *weight = length);
+        let Part { demand, grant, by_class, columns, sharing, .. } = part;
+        for (class, (column, filled)) in columns.iter_mut().zip(&mut *by_class).enumerate() {
+            if *sharing == Sharing::Packets {
+                column.weight = self.mean_length(class);
+            }
+            *filled = (column.weight, 0);
         }
-        by_class[..classes]
-            .iter_mut()
-            .zip(&*weights)
-            .for_each(|(class, weight)| *class = (*weight, 0));
         for worker in 0..workers {
             let cells = &self.cells[worker].0;
             for (class, (_, asked)) in by_class[..classes].iter_mut().enumerate() {
@@ -194,8 +192,7 @@ mod tests {
         link.set_rate(Some(BitRate::from_mbps(1_000)));
         let mut parts = [0, 1].map(|worker| link.part_by_flows(worker));
         for (part, weight) in parts.iter_mut().zip([1 << 10, 63 << 10]) {
-            part.waits(&link, ELASTIC, 1_538);
-            part.tell_flows(&link, weight);
+            part.publish_flows(&link, [Bytes::ZERO, Bytes(1_538)], weight);
         }
         parts[0].at(&link, Nanos::SECOND);
         assert!(parts[0].may_send_elastic(Nanos::SECOND));

@@ -5,7 +5,7 @@
 //! that it is not always the same, who sent a packet of the class of late comes a grace after those
 //! that have waited longer.
 
-use super::{AtomicU64, Ordering, Part, SharedLink, Sharing};
+use super::{AtomicU64, Ordering, SharedLink};
 use crate::units::Nanos;
 
 impl SharedLink {
@@ -74,10 +74,5 @@ impl SharedLink {
         let told = self.held.lengths.iter().map(|row| row.get(class)).filter(|length| *length > 0);
         let (sum, count) = told.fold((0, 0), |(sum, count), length| (sum + length, count + 1));
         u64::checked_div(sum, count).unwrap_or(1)
-    }
-
-    /// The part of a worker whose classes are sent as many packets each, as [`SharedLink::part`].
-    pub(crate) fn part_by_packets(&self, worker: usize) -> Part {
-        Part { sharing: Sharing::Packets, ..self.part(worker) }
     }
 }

@@ -35,9 +35,8 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
 
 /// What a worker holds after it has read a table: the window, its end, and what it was granted.
 fn held(part: &Part) -> (u64, Nanos, u64) {
-    let granted = (0..part.sent.len())
-        .map(|class| part.sent[class].wrapping_add(part.credit[class] as u64))
-        .sum();
+    let granted =
+        part.columns.iter().map(|column| column.sent.wrapping_add(column.credit as u64)).sum();
     (part.seen, part.until, granted)
 }
 
@@ -51,8 +50,8 @@ fn reads_once(link: &SharedLink, part: &mut Part) {
     let current = link.current.load(Ordering::Acquire);
     let table = link.table(current);
     let row = part.worker * link.classes;
-    for class in 0..link.classes {
-        part.credit[class] = table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
+    for (class, column) in part.columns.iter_mut().enumerate() {
+        column.credit = table.granted.get(row + class).wrapping_sub(column.sent) as i64;
     }
     part.until = Nanos(table.head.get(OPENED).saturating_add(table.head.get(WINDOW)));
     part.seen = current >> 8;
@@ -64,7 +63,7 @@ fn one_opens_while_another(reads: fn(&SharedLink, &mut Part)) {
     model(move || {
         let link = Arc::new(link());
         let mut first = link.part(0);
-        first.came(&link, 0, 100_000);
+        first.came(0, 100_000);
         link.open(&mut first, opens(1));
         let opener = {
             let link = Arc::clone(&link);
@@ -99,11 +98,12 @@ fn a_window_that_two_open_is_granted_once() {
         let link = Arc::new(link());
         let works = |link: &SharedLink, worker: usize| {
             let mut part = link.part(worker);
-            part.came(link, worker, 40_000);
+            part.came(worker, 40_000);
+            part.publish(link);
             part.at(link, opens(1));
             let held = held(&part);
             while part.is_granted(worker) {
-                part.sent(link, worker, worker, 1_538);
+                part.sent(worker, worker, 1_538);
             }
             held
         };

@@ -10,6 +10,7 @@ impl SharedLink {
     /// Opens the next window if the present one is over at `at`, and it is not being opened by
     /// another.
     pub(super) fn open(&self, part: &mut Part, at: Nanos) {
+        part.publish(self);
         let current = self.current.load(Ordering::Acquire);
         let before = self.table(current);
         let (opened, window) = (Nanos(before.head.get(OPENED)), Nanos(before.head.get(WINDOW)));
@@ -90,17 +91,17 @@ impl SharedLink {
     }
 
     /// What `part` may send in the present window, which is a new one if the last is over at `at`.
+    #[inline(never)] // it is once in a window that one is over
     pub(super) fn renew(&self, part: &mut Part, at: Nanos) {
         self.open(part, at);
         loop {
             let current = self.current.load(Ordering::Acquire);
             let table = self.table(current);
             let row = part.worker * self.classes;
-            for class in 0..self.classes {
-                part.credit[class] =
-                    table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
+            for (class, column) in part.columns.iter_mut().enumerate() {
+                column.credit = table.granted.get(row + class).wrapping_sub(column.sent) as i64;
             }
-            part.has_grants = part.credit.iter().any(|credit| *credit > 0);
+            part.look_for_grants();
             let pot = table.head.get(POT);
             if part.sharing == Sharing::Flows {
                 part.ahead = i64::try_from(table.head.get(AHEAD)).unwrap_or(i64::MAX);

@@ -33,8 +33,8 @@ pub(crate) struct But<S> {
 }
 
 impl<S> But<S> {
-    /// Every packet waits in it.
-    fn long(queues: S) -> Self {
+    /// Every packet waits in it, and who shares the link hears of each.
+    pub(crate) fn long(queues: S) -> Self {
         Self { queues, passes: false, ticks: None, calls: 0, order: 0 }
     }
 
@@ -72,6 +72,7 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for But<S> {
         dropped: &mut dyn DropSink<TestPacket>,
     ) -> (usize, Option<TestPacket>) {
         let (busy, given) = self.queues.call(now, dropped);
+        self.queues.publish();
         self.calls += u64::from(busy > 0);
         (busy, given)
     }
@@ -87,10 +88,16 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for But<S> {
         self.queues.peek_len(now)
     }
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
-        self.queues.set(now, change)
+        let wake = self.queues.set(now, change);
+        self.queues.publish();
+        wake
+    }
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.queues.set_rate(rate);
     }
     fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
         self.queues.drain(into);
+        self.queues.publish();
     }
     fn meters(&self) -> Meters {
         self.queues.meters()

@@ -34,6 +34,7 @@ mod pfq_model;
 mod pfq_overflow;
 mod qfq;
 mod shared;
+mod shared_bursts;
 mod shared_by_class;
 mod shared_clearings;
 mod shared_flows;
