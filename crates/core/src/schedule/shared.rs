@@ -108,6 +108,41 @@ pub trait ByClass<P: Packet>: Scheduler<P> {
     fn take(&mut self, now: Nanos, queue: usize, dropped: &mut dyn DropSink<P>) -> Option<P>;
 }
 
+/// The ways by which packets come to a worker's part of a link, and go: the others hear of each at
+/// once, or of a burst when it is over.
+macro_rules! tell_once_for_a_burst {
+    () => {
+        fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+            let treated = self.enter(now, packet, dropped);
+            self.publish();
+            treated
+        }
+
+        fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+            let packet = self.next(now, dropped);
+            self.publish();
+            packet
+        }
+
+        fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
+            match self.queues.busy_queues() {
+                0 => (0, None),
+                busy => (busy, self.next(now, dropped)),
+            }
+        }
+
+        fn take_in(
+            &mut self,
+            now: Nanos,
+            packet: P,
+            dropped: &mut dyn DropSink<P>,
+        ) -> (Treated, u32) {
+            (self.enter(now, packet, dropped), self.last_place())
+        }
+    };
+}
+pub(super) use tell_once_for_a_burst;
+
 /// One worker's part of a link that several workers share by classes.
 #[derive(Debug)]
 pub struct Shared<P, Q> {
@@ -382,28 +417,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
 }
 
 impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
-    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let treated = self.enter(now, packet, dropped);
-        self.publish();
-        treated
-    }
-
-    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let packet = self.next(now, dropped);
-        self.publish();
-        packet
-    }
-
-    fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
-        match self.queues.busy_queues() {
-            0 => (0, None),
-            busy => (busy, self.next(now, dropped)),
-        }
-    }
-
-    fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
-        (self.enter(now, packet, dropped), self.last_place())
-    }
+    tell_once_for_a_burst!();
 
     fn publish(&mut self) {
         self.account.part.publish(&self.link);

@@ -48,6 +48,7 @@
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 
+use super::shared::tell_once_for_a_burst;
 use super::{Backlog, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, SettingError};
@@ -211,28 +212,7 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
 }
 
 impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
-    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let treated = self.enter(now, packet, dropped);
-        self.publish();
-        treated
-    }
-
-    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let packet = self.next(now, dropped);
-        self.publish();
-        packet
-    }
-
-    fn call(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> (usize, Option<P>) {
-        match self.queues.busy_queues() {
-            0 => (0, None),
-            busy => (busy, self.next(now, dropped)),
-        }
-    }
-
-    fn take_in(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> (Treated, u32) {
-        (self.enter(now, packet, dropped), self.last_place())
-    }
+    tell_once_for_a_burst!();
 
     fn publish(&mut self) {
         if !core::mem::take(&mut self.changed) {
