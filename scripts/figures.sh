@@ -107,18 +107,18 @@ most_waited=50
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-simulate() { batch "$sim_jobs" "$scratch/failed-sim" <"$scratch/plan-sim"; }
+simulate() { batch "$1" "$scratch/failed-sim" <"$scratch/plan-sim"; } # jobs
 
 # First what may share this machine with others, then what must not, one after the other.
 measure() {
   # Alone run: a router that fills a core, and is measured by its cycles; five of them, which take turns of a millisecond; a control that takes
   # a source that falls behind for congestion.
   local alone='/fairdrop/|stsdr/(live|rates)|lct/control' beside
-  # Simulations ask no clock: they take what labs leave of the CPUs, until those begin that want all of them.
+  # Simulations ask no clock: they take what labs leave of half of the CPUs, until those begin that want all of them.
   if [[ " $worlds " == *" sim "* ]]; then
     # Who interrupts all this does not leave those in the background behind.
     trap 'trap - INT TERM; kill 0' INT TERM
-    (chrt --idle -p 0 "$BASHPID" && simulate) &
+    (chrt --idle -p 0 "$BASHPID" && simulate $(((sim_jobs + 1) / 2))) &
     beside=$!
   fi
   grep -vE "$alone" "$scratch/plan-lab" | batch "$lab_jobs" "$scratch/again"
@@ -137,7 +137,7 @@ measure() {
 for world in $worlds; do plan "$world" "$@" >"$scratch/plan-$world"; done
 case " $worlds " in
   *" lab "*) measure ;;
-  *) simulate ;;
+  *) simulate "$sim_jobs" ;;
 esac
 
 bad=0
