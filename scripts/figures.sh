@@ -104,45 +104,28 @@ most_taken=5
 # Of the time, percent in which somebody waited for a CPU. More says nothing about shares of a CPU; crates/netns/src/processors.rs has the same two.
 most_waited=50
 
+all=0 bad=0 unjudged=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-simulate() { batch "$1" "$scratch/failed-sim" <"$scratch/plan-sim"; } # jobs
-
-# First what may share this machine with others, then what must not, one after the other.
-measure() {
-  # Alone run: a router that fills a core, and is measured by its cycles; five of them, which take turns of a millisecond; a control that takes
-  # a source that falls behind for congestion.
-  local alone='/fairdrop/|stsdr/(live|rates)|lct/control' beside
-  # Simulations ask no clock: they take what labs leave of half of the CPUs, until those begin that want all of them.
-  if [[ " $worlds " == *" sim "* ]]; then
-    # Who interrupts all this does not leave those in the background behind.
-    trap 'trap - INT TERM; kill 0' INT TERM
-    (chrt --idle -p 0 "$BASHPID" && simulate $(((sim_jobs + 1) / 2))) &
-    beside=$!
-  fi
-  grep -vE "$alone" "$scratch/plan-lab" | batch "$lab_jobs" "$scratch/again"
-  [ -z "${beside:-}" ] || wait "$beside"
-  trap - INT TERM
-  grep -E "$alone" "$scratch/plan-lab" | batch 1 "$scratch/again-alone"
-  cat "$scratch/again-alone" >>"$scratch/again"
-  # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails three more times, alone.
-  for _ in 1 2 3; do
-    [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
-    batch 1 "$scratch/failed-lab" <"$scratch/again"
-    cp "$scratch/failed-lab" "$scratch/again"
-  done
-}
-
-for world in $worlds; do plan "$world" "$@" >"$scratch/plan-$world"; done
-case " $worlds " in
-  *" lab "*) measure ;;
-  *) simulate "$sim_jobs" ;;
-esac
-
-bad=0
 for world in $worlds; do
-  all=$(wc -l <"$scratch/plan-$world") failed=0 unjudged=0
+  plan "$world" "$@" >"$scratch/plan"
+  all=$((all + $(wc -l <"$scratch/plan")))
+  if [ "$world" = sim ]; then
+    batch "$sim_jobs" "$scratch/failed" <"$scratch/plan"
+  else
+    # Alone run: a router that fills a core, and is measured by its cycles; five of them, which take turns of a millisecond; a control that takes
+    # a source that falls behind for congestion.
+    alone='/fairdrop/|stsdr/(live|rates)|lct/control'
+    grep -vE "$alone" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
+    grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
+    cat "$scratch/again-alone" >>"$scratch/again"
+    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails three more times, alone.
+    for _ in 1 2 3; do
+      [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
+      batch 1 "$scratch/failed" <"$scratch/again"
+      cp "$scratch/failed" "$scratch/again"
+    done
+  fi
   while IFS= read -r line; do
     name=$(cut -f 1-3 <<<"$line" | tr '\t' ' ') taken=$(cut -f 5 <<<"$line") waited=$(cut -f 6 <<<"$line")
     if [ "$world" = lab ] && [ "$taken" -gt "$most_taken" ]; then
@@ -160,10 +143,9 @@ for world in $worlds; do
       echo "not judged: $name: four times this machine was too slow, see $(cut -f 4 <<<"$line"); run it again: scripts/figures.sh $(cut -f 2 <<<"$line")"
       continue
     fi
-    failed=$((failed + 1))
+    bad=$((bad + 1))
     echo "FAILED: $name, see $(cut -f 4 <<<"$line")"
-  done <"$scratch/failed-$world"
-  echo "figures ($world): $((all - failed - unjudged)) passed, $failed failed, $unjudged not judged"
-  bad=$((bad + failed))
+  done <"$scratch/failed"
 done
+echo "figures ($worlds): $((all - bad - unjudged)) passed, $bad failed, $unjudged not judged"
 [ "$bad" -eq 0 ]
