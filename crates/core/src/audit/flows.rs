@@ -17,6 +17,9 @@ use crate::units::Nanos;
 const PLACES: usize = 64;
 /// Spreads hashes over all bits (Knuth, 6.4).
 const MIXES: u64 = 0x9e37_79b9_7f4a_7c15;
+/// So many packets of flows whose place was taken, and the sample becomes smaller before the window
+/// is over.
+const CROWD: u32 = 2 * PLACES as u32;
 /// Until then a window begins anew for flows that began to wait in it.
 const SETTLES: Nanos = Nanos::from_millis(20);
 /// How long flows are compared before others may take their places.
@@ -110,9 +113,34 @@ impl Flows {
             place.waits += packet.wire_len().0;
         } else if place.waits > 0 {
             self.crowded += 1;
+            if self.crowded.is_multiple_of(CROWD) {
+                self.crowd();
+            }
         } else {
             self.sample(packet);
         }
+    }
+
+    /// Many flows have no place: nobody waits for the window's end, because each of their packets
+    /// is looked at.
+    #[cold]
+    fn crowd(&mut self) {
+        if self.taken() > PLACES / 2 {
+            self.draw(self.mask << 1 | 1);
+        }
+    }
+
+    /// How many places have a flow that waits.
+    fn taken(&self) -> usize {
+        self.places.iter().filter(|place| place.waits > 0).count()
+    }
+
+    /// Takes another sample, of flows whose hashes have none of these bits.
+    fn draw(&mut self, mask: u64) {
+        self.mask = mask;
+        self.turn = self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) & mask;
+        self.places = [Sampled::default(); PLACES];
+        self.crowded = 0;
     }
 
     /// The flow of a packet gets its place.
@@ -160,7 +188,7 @@ impl Flows {
         }
         let spread = self.spread();
         // Of many that wait by now few did when the window began.
-        let waiting = self.places.iter().filter(|place| place.waits > 0).count();
+        let waiting = self.taken();
         let always = self.places.iter().filter(|place| place.always).count();
         let few = waiting > 2 * always && spread.bytes == 0
             || now.saturating_sub(self.began) < SETTLES && waiting > always;
@@ -193,20 +221,17 @@ impl Flows {
     /// A window begins. A sample that has had no place for many flows becomes smaller, one that
     /// found few becomes larger; a window that was full of other flows takes others.
     pub(super) fn begin(&mut self, now: Nanos) {
-        let taken = self.places.iter().filter(|place| place.waits > 0).count();
+        let taken = self.taken();
         let over = now.saturating_sub(self.began) >= WINDOW;
         self.began = now;
         let crowded = self.crowded > 8 && taken > PLACES / 2;
         self.crowded = 0;
         if crowded || over && self.mask != 0 {
-            self.mask = match taken {
+            self.draw(match taken {
                 _ if crowded => self.mask << 1 | 1,
                 few if few < PLACES / 8 => self.mask >> 1,
                 _ => self.mask,
-            };
-            self.turn =
-                self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) & self.mask;
-            self.places = [Sampled::default(); PLACES];
+            });
             return;
         }
         for place in &mut self.places {
@@ -219,5 +244,36 @@ impl Sampled {
     fn leaves(&mut self, length: u64) {
         self.waits = self.waits.saturating_sub(length);
         self.always &= self.waits > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Class, Descriptor};
+    use crate::units::Bytes;
+
+    /// The sample when so many packets of each of so many flows have come since the last look.
+    fn sample_of(flows: u16, packets: u32) -> Flows {
+        let mut all = Flows::default();
+        all.switch(Some(Alike::All));
+        for _ in 0..packets {
+            for flow in 0..flows {
+                all.came(&Descriptor::new(Class(flow), Bytes(100), Nanos::ZERO));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_crowd_makes_the_sample_smaller_before_the_next_look() {
+        let crowd = sample_of(8_192, 1);
+        assert!((64..=512).contains(&crowd.spread().one_of), "one of {}", crowd.spread().one_of);
+        // Its flows have places, and few come of which a place is looked at.
+        assert!((8..=PLACES / 2).contains(&crowd.taken()), "{} places", crowd.taken());
+        // As many packets of a few flows leave it as it is, though two of them share a place.
+        let few = sample_of(24, 341);
+        assert_eq!(few.spread().one_of, 1);
+        assert!(few.crowded > 8 && few.taken() < 24);
     }
 }
