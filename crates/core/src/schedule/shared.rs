@@ -210,21 +210,28 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     #[inline(always)] // a call costs a quarter of it
     fn choose(&self, now: Nanos) -> Option<(usize, usize)> {
         let part = &self.account.part;
-        let may_send_any = part.may_send_any(now);
-        if !may_send_any && !part.has_grants() {
+        let (may_send_any, has_grants) = (part.may_send_any(now), part.has_grants());
+        if !may_send_any && !has_grants {
             return None;
         }
-        let is_held = |queue| self.held_until(now, queue).is_some();
-        let mut waiting = self.waiting().filter(|queue| !is_held(*queue));
-        let first = waiting.next()?;
-        let with = |queue| Some((queue, grant::<P, Q>(part, self.account.column(queue))?));
-        let granted = match Q::ORDER {
-            _ if !part.has_grants() => None,
-            Order::Levels => with(first),
-            Order::Turns | Order::Held => with(first).or_else(|| waiting.find_map(with)),
-        };
+        let mut first = None;
+        // A loop, because what finds one by a closure is called for each packet.
+        for queue in self.waiting() {
+            if self.held_until(now, queue).is_some() {
+                continue;
+            }
+            let column = self.account.column(queue);
+            if has_grants && let Some(grant) = grant::<P, Q>(part, column) {
+                return Some((queue, grant));
+            }
+            first = first.or(Some((queue, column)));
+            // Nobody's grant is for those behind the first one.
+            if !has_grants || Q::ORDER == Order::Levels {
+                break;
+            }
+        }
         // What nobody demanded is for those that have no grant.
-        granted.or_else(|| may_send_any.then(|| (first, self.account.column(first))))
+        first.filter(|_| may_send_any)
     }
 
     /// As [`ByClass::held_until`], of queues without a delay not asked.
