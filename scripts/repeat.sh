@@ -9,16 +9,19 @@ most=3
 
 # Package, target and name of each test that failed; a target that did not get to its list has a line without a name.
 failed() { # log
-  awk '/^failures:$/ { listed = 1; n = 0; next }
-    /^test result:/ { listed = 0 }
+  # A target may have been run in parts, each with its list; what is said of its tests before each list is none.
+  awk '/^failures:$/ { listed = 1; n = before; next }
+    /^test result:/ { listed = 0; before = n }
     listed && /^    [^ ]+$/ { names[n++] = $1 }
     /^error: test failed, to rerun pass/ {
       match($0, /`.*`/)
       split(substr($0, RSTART + 1, RLENGTH - 2), word, " ")
       if (n == 0) print word[2] "\t" word[4] "\t"
       for (i = 0; i < n; i++) print word[2] "\t" word[4] "\t" names[i]
-      n = 0
-    }' "$1"
+      n = before = 0
+    }
+    # It did not end as tests do, whatever its lists say.
+    /^  process didn.t exit successfully: / { print "-\t-\t" }' "$1"
 }
 
 on_real_packets() { # package, target
@@ -79,10 +82,15 @@ self_test() {
   log evenkeel-core it d >"$scratch/virtual"
   { log evenkeel live c; cat "$scratch/virtual"; } >"$scratch/mixed"
   log evenkeel live a b c d >"$scratch/many"
+  # A target in two parts, in each of which a test failed, and one that ended before its second list.
+  { log evenkeel-router kernel a::b | grep -v '^error'; log evenkeel-router kernel c; } >"$scratch/parts"
+  try 0 "$scratch/parts" || { echo "two tests that held the second time are not taken"; return 1; }
+  [ "$(grep -c -- '--test kernel -- --exact [a:bc]* ' "$scratch/asked")" = 2 ] || { echo "asked:"; cat "$scratch/asked"; return 1; }
+  { cat "$scratch/two"; printf '\nCaused by:\n  process didn'"'"'t exit successfully: `kernel` (signal: 6)\n'; } >"$scratch/ended"
   printf 'error: test failed, to rerun pass `-p evenkeel --test live`\n' >"$scratch/nameless"
   printf 'error: could not compile\n' >"$scratch/nothing"
   local kind
-  for kind in virtual mixed many nameless nothing; do
+  for kind in virtual mixed many nameless nothing ended; do
     ! try 0 "$scratch/$kind" || { echo "$kind: asked again"; return 1; }
     [ ! -s "$scratch/asked" ] || { echo "$kind: run again"; return 1; }
   done

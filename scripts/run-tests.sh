@@ -2,7 +2,7 @@
 # Runs a test binary for cargo, or what of it is of the part of all tests that EVENKEEL_TESTS names; without that, all of it.
 #   virtual  long ones that ask no clock. They take what the tests beside them leave of the CPUs: half of them, whenever nobody else wants these
 #   real     all others. Those that mostly wait, for kernels, clocks and clients that are late, share a core
-#   alone    on real packets, how a core is shared, or that all of them are wanted: nothing runs beside them
+#   alone    on real packets, how a core is shared, or that one is there for each test: nothing runs beside them
 #   cargo test --config 'target."cfg(unix)".runner = "scripts/run-tests.sh"' ...
 set -euo pipefail
 cores=$(nproc)
@@ -11,18 +11,24 @@ run() { # part, words before, "--", arguments
   local before=()
   shift
   while [ "$1" != -- ]; do before+=("$1") && shift; done
-  ${before[@]+"${before[@]}"} "${binary[@]}" "${@:2}"
+  # Others of the binary are run all the same, and what has failed is told at its end.
+  ${before[@]+"${before[@]}"} "${binary[@]}" "${@:2}" || failed=$?
 }
 case ${EVENKEEL_TESTS:-real} in
   virtual | real | alone) ;;
   *) echo "EVENKEEL_TESTS=$EVENKEEL_TESTS: there are virtual, real and alone" >&2 && exit 2 ;;
 esac
-binary=("$@")
+binary=("$@") failed=0
 case $CARGO_PKG_NAME/$(basename "$1") in
   evenkeel-bench/instructions-* | evenkeel-cluster/it-* | evenkeel-core/it-* | evenkeel-sim/it-*)
     run virtual chrt --idle 0 -- --test-threads $(((cores + 1) / 2))
     ;;
-  evenkeel/alone-* | evenkeel-router/kernel-*) run alone -- ;;
+  evenkeel/alone-*) run alone -- ;;
+  evenkeel-router/kernel-*)
+    # Most wait for the kernel; FairDrop's fill both cores, one of them at a time.
+    run alone -- --skip fairdrop:: --test-threads $((3 * cores))
+    run alone -- fairdrop::
+    ;;
   evenkeel/live-*)
     run real -- --skip outage:: --skip kill:: --test-threads $(((3 * cores + 1) / 2))
     run alone -- outage:: kill::
@@ -30,3 +36,4 @@ case $CARGO_PKG_NAME/$(basename "$1") in
   evenkeel-ports/it-* | evenkeel-serve/it-*) run real -- --test-threads $((3 * cores)) ;;
   *) run real -- ;;
 esac
+exit $failed

@@ -70,6 +70,7 @@ pub fn text(output: &Output) -> String {
 ///
 /// # Panics
 /// If it does not.
+#[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     eventually_some(what, || condition().then_some(()));
 }
@@ -82,6 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Panics
 /// If it never does.
+#[track_caller]
 pub fn eventually_some<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -11,8 +11,8 @@ mod xdp;
 use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,6 @@ struct Sink {
 
 struct Cluster {
     /// Two clusters at once are more than two cores carry.
-    _alone: MutexGuard<'static, ()>,
     processes: Vec<(String, Child)>,
     sinks: Vec<Arc<Sink>>,
     sent: Arc<AtomicU64>,
@@ -153,7 +152,6 @@ impl Cluster {
             }
         }
         let mut cluster = Self {
-            _alone: crate::alone(),
             processes: Vec::new(),
             sinks: Vec::new(),
             sent: Arc::default(),
@@ -588,7 +586,13 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
     // What had waited in it is dropped: it was of one class, and took a forwarder from the other.
     std::thread::sleep(Duration::from_millis(2_500));
     cluster.assert_scheduled("it goes on", 0.8);
-    let stood = || cluster.log("f2").matches("stood still for").count();
+    // Of a busy machine it may have had to say that it stood still for some milliseconds.
+    let milliseconds = |said: &str| said.split(' ').next()?.parse::<u32>().ok();
+    let stood = || {
+        let log = cluster.log("f2");
+        let said = log.split("stood still for ").skip(1).filter_map(milliseconds);
+        said.filter(|time| *time > 100).count()
+    };
     eventually("it says so", || stood() == 1);
 
     // Without the balancer nothing reaches a next hop: its kernel would forward all of it.

@@ -16,7 +16,6 @@ fn a_paced_link_is_never_called_faster_than_it_is() {
     if !available(test) || !has_tool(test, "sysctl", "procps") {
         return;
     }
-    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let [json, html] = ["q.json", "q.html"].map(|name| folder.path().join(name));
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
