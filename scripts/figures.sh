@@ -114,8 +114,8 @@ for world in $worlds; do
     batch "$sim_jobs" "$scratch/failed" <"$scratch/plan"
   else
     # Alone run a router that fills a core, and is measured by its cycles, and five that take turns of a millisecond. Two at a time those that depend less on when
-    # they run: a cluster in which many packets are sent, and a control that takes a source that falls behind for congestion.
-    alone='/fairdrop/|stsdr/live' pairs='stsdr/rates|lct/control'
+    # they run: a cluster or sources that send many packets, and a control that takes a source that falls behind for congestion.
+    alone='/fairdrop/|stsdr/live' pairs='stsdr/rates|lct/control|cross-protect-lab/small-packets'
     grep -vE "$alone|$pairs" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
     grep -E "$pairs" "$scratch/plan" | batch $((cores < 2 ? 1 : 2)) "$scratch/again-pairs"
     grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"

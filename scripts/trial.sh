@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Where to add things (ARCHITECTURE.md), tried: in a copy of the tree, a live setting, a counter and a
-# discipline are added as that page says. Each must compile, pass the tests that hold all of them to
-# their promises, and reach help, reference, schema and columns without a second place being touched.
+# discipline are added as that page says, each without a second place being touched. They must
+# compile, pass the tests that hold all of them to their promises, and reach help, reference, schema
+# and columns.
 # --each-line: every line of the trial setting is removed in turn; each time a build or a test must fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,9 +17,16 @@ rm -rf "$tree" && mkdir -p "$tree"
 git ls-files -z --cached --others --exclude-standard | grep -zv '^out/' | xargs -0 cp --parents -t "$tree" 2>/dev/null || true
 cd "$tree"
 git init -q . && git add -A && git -c user.name=trial -c user.email=trial@localhost commit -q -m before
+git tag before
 
 changed() { git diff --name-only HEAD; git ls-files --others --exclude-standard; }
 sources() { changed | grep -vE '^docs/' | wc -l; }
+# What has been added since the last one touches so many sources.
+touches() { # what, sources
+  [ "$(sources)" = "$2" ] || fail "$1 touched $(sources) sources: $(changed | tr '\n' ' ')"
+  git add -A && git -c user.name=trial -c user.email=trial@localhost commit -q -m "$1"
+  echo "$1: $2 source$([ "$2" = 1 ] || echo s)"
+}
 quiet() { "$@" >"$tree/../log" 2>&1 || { tail -40 "$tree/../log" >&2; return 1; }; }
 
 # A line of FILE after the one that PATTERN fits.
@@ -30,7 +38,7 @@ after() { # file, pattern, text
   [ "$(wc -l <"$1")" -gt "$before" ] || fail "no line of $1 has: $2"
 }
 
-echo "a live setting of FIFO: a limit in bytes"
+# A limit of FIFO in bytes.
 fifo=crates/core/src/schedule/fifo.rs
 after $fifo 'live limit: u32' '        /// Most bytes queued.
         live byte_limit: Option<Bytes> = None, in 1_500..=16_777_216, absent "packets alone are limited";'
@@ -64,19 +72,38 @@ mod trial {
 RUST
 # The example shows every key, which a test asks for.
 sed -i "0,/^\[link.discipline\]/s//# With kind = \"fifo\": byte_limit = \"64KiB\"\n&/" docs/examples/router.toml
-quiet cargo test --offline --locked --quiet -p evenkeel-core --lib trial
+touches "a live setting" 1
+
+# Packets of a class of at most 100 bytes.
+qostat=crates/core/src/measure/qostat.rs
+after $qostat 'count sent_bytes: Bytes' '        /// Packets of at most 100 bytes whose last bit left the wire.
+        count small_packets: u64, "packets", as "small";'
+after $qostat 'meter.sent_packets += 1' '        meter.small_packets += u64::from(packet.ip_len() <= Bytes(100));'
+touches "a counter of a class" 1
+
+# FIFO as it was, under another name: a file, and a line in each of two.
+git show before:$fifo | sed -e 's/Fifo/Trial/g; s/"fifo"/"trial"/; s/\\"fifo\\"/\\"trial\\"/' >crates/core/src/schedule/trial.rs
+after crates/core/src/schedule/mod.rs 'pub mod shared_flows;' 'pub mod trial;'
+after crates/core/src/schedule/any.rs 'Fifo: super::fifo::FifoConfig' '    /// A trial.
+    Trial: super::trial::TrialConfig, shared as TrialPart: Shared;'
+touches "a discipline" 3
+
+quiet cargo test --offline --locked --quiet -p evenkeel-core --lib -- trial measure
 quiet cargo test --offline --locked --quiet -p evenkeel-core --test it disciplines::every_setting
 quiet cargo test --offline --locked --quiet -p evenkeel-config --test it reference
+quiet cargo check --offline --locked --quiet -p evenkeel-report -p evenkeel-control
+[ "$(sources)" = 0 ] || fail "what is generated is a source: $(changed | tr '\n' ' ')"
 grep -q '`byte_limit`' docs/reference-router.md || fail "the reference does not have the setting"
 grep -q '"byte_limit"' docs/schema/router.schema.json || fail "the schema does not have the setting"
 sed -n '/What changes while a router runs/,$p' docs/reference-router.md | grep -q '`byte_limit`' ||
   fail "the list of what changes live does not have the setting"
-[ "$(sources)" = 1 ] || fail "a live setting touched $(sources) sources: $(changed | tr '\n' ' ')"
-echo "  1 source; reference, schema and the list of live settings follow"
+grep -q 'kind = \\"trial\\"\|"trial"' docs/schema/router.schema.json || fail "the schema does not have the discipline"
+grep -q 'kind = "trial"' docs/reference-router.md || fail "the reference does not have the discipline"
+echo "they hold what all promise; reference, schema and the list of live settings follow"
 
 if [ "${1:-}" = --each-line ]; then
   cp $fifo ../whole.rs
-  for at in $(diff <(git show HEAD:$fifo) ../whole.rs | awk '/^[0-9]+a[0-9]+/ { split($1, r, /[a,]/); from = r[2]; to = (r[3] ? r[3] : from); for (n = from; n <= to; n++) print n }'); do
+  for at in $(diff <(git show before:$fifo) ../whole.rs | awk '/^[0-9]+a[0-9]+/ { split($1, r, /[a,]/); from = r[2]; to = (r[3] ? r[3] : from); for (n = from; n <= to; n++) print n }'); do
     line=$(sed -n "${at}p" ../whole.rs)
     # Not the test itself, and no line that is only a bracket.
     grep -n '^mod trial' ../whole.rs | cut -d: -f1 | { read -r test; [ "$at" -lt $((test - 2)) ]; } || continue
@@ -89,35 +116,3 @@ if [ "${1:-}" = --each-line ]; then
   done
   cp ../whole.rs $fifo
 fi
-git checkout -q . && git clean -fdq
-
-echo "a counter of a class: packets of at most 100 bytes"
-qostat=crates/core/src/measure/qostat.rs
-after $qostat 'count sent_bytes: Bytes' '        /// Packets of at most 100 bytes whose last bit left the wire.
-        count small_packets: u64, "packets", as "small";'
-after $qostat 'meter.sent_packets += 1' '        meter.small_packets += u64::from(packet.ip_len() <= Bytes(100));'
-quiet cargo test --offline --locked --quiet -p evenkeel-core --lib measure
-quiet cargo check --offline --locked --quiet -p evenkeel-report -p evenkeel-control
-[ "$(sources)" = 1 ] || fail "a counter touched $(sources) sources: $(changed | tr '\n' ' ')"
-echo "  1 source"
-git checkout -q . && git clean -fdq
-
-echo "a discipline: first in, first out under another name"
-sed -e 's/Fifo/Trial/g; s/"fifo"/"trial"/; s/\\"fifo\\"/\\"trial\\"/' crates/core/src/schedule/fifo.rs \
-  >crates/core/src/schedule/trial.rs
-after crates/core/src/schedule/mod.rs 'pub mod shared_flows;' 'pub mod trial;'
-after crates/core/src/schedule/any.rs 'Fifo: super::fifo::FifoConfig' '    /// A trial.
-    Trial: super::trial::TrialConfig, shared as TrialPart: Shared;'
-quiet cargo test --offline --locked --quiet -p evenkeel-config --test it reference
-cat >../trial.toml <<'TOML'
-[[port]]
-name = "lan"
-interface = "lo"
-[[link]]
-port = "lan"
-discipline = { kind = "trial", limit = 7 }
-TOML
-grep -q 'kind = \\"trial\\"\|"trial"' docs/schema/router.schema.json || fail "the schema does not have the discipline"
-grep -q 'kind = "trial"' docs/reference-router.md || fail "the reference does not have the discipline"
-[ "$(sources)" = 3 ] || fail "a discipline touched $(sources) sources: $(changed | tr '\n' ' ')"
-echo "  1 file, and a line in each of two"
