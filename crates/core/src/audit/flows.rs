@@ -95,6 +95,12 @@ impl Flows {
         self.alike = alike;
     }
 
+    /// Whether flows are compared.
+    #[inline]
+    pub(super) fn watches(&self) -> bool {
+        self.alike.is_some()
+    }
+
     /// The place of a packet's flow, if it is of the sample.
     #[inline]
     fn find<P: Packet>(&mut self, packet: &P) -> Option<&mut Sampled> {

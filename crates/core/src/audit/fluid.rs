@@ -8,7 +8,9 @@
 //!
 //! **What is lost** is lost in the fluid too, but only as far as the fluid holds as much as the
 //! link did when it dropped: a class that was served too slowly lost packets that the fluid would
-//! have had room for. So what a link loses because it is unfair counts as not delivered.
+//! have had room for. So what a link loses because it is unfair counts as not delivered. Of a burst
+//! that comes at once only what fits into the queue is offered to the fluid: no server could have
+//! made room for more ([`Runs`](super::ledger)).
 //!
 //! **Lag** of a class: what the fluid has sent of it less what the link has. When the fluid has
 //! nothing left of a class, its lag is what still waits in the link; when the link has not, none.
@@ -65,12 +67,13 @@ impl Fluid {
     /// and `accounts` how it stands after that.
     pub(super) fn step(&mut self, capacity: f64, moved: &[Account], accounts: &[Account]) {
         for (share, moved) in self.shares.iter_mut().zip(moved) {
-            share.backlog += moved.offered as f64;
+            share.backlog += moved.offered.saturating_sub(moved.in_vain) as f64;
             share.part = 0.0;
         }
         self.fill(capacity);
         for ((share, moved), account) in self.shares.iter_mut().zip(moved).zip(accounts) {
-            let (sent, lost) = (moved.sent as f64, moved.lost as f64);
+            let lost = moved.lost.saturating_sub(moved.in_vain) as f64;
+            let sent = moved.sent as f64;
             share.lag += share.part - sent;
             share.due += share.part;
             share.had += sent;

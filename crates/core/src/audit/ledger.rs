@@ -28,8 +28,63 @@ pub(super) struct Account {
     pub(super) sent: u64,
     /// Dropped after they were offered.
     pub(super) lost: u64,
+    /// Of that, what no server whose queue is as long could have taken in: see [`Runs`].
+    pub(super) in_vain: u64,
     /// What waited when a packet was last lost, that one included.
     pub(super) full: u64,
+}
+
+/// What is lost of a class between two looks, run by run: a run is what comes while no packet of
+/// the class is given, so that nothing makes room for it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Runs {
+    /// Taken in during this run, IP bytes.
+    taken: u64,
+    /// Lost during this run, IP bytes.
+    lost: u64,
+    /// Runs in which something was lost.
+    count: u64,
+    /// The least that waited when one of them began, IP bytes: a queue that stands, and not one
+    /// that a burst before has filled.
+    stands: u64,
+    /// Lost in all of them, in the promise's unit.
+    all: u64,
+    /// Of that, what a server would have had room for that had sent before a run what stood.
+    fits: u64,
+    /// What was lost up to the last look that no server would have had room for.
+    in_vain: u64,
+}
+
+impl Runs {
+    /// A packet is given.
+    #[inline]
+    fn ends(&mut self) {
+        (self.taken, self.lost) = (0, 0);
+    }
+
+    /// A packet is lost, where so much `waited` with it, all in IP bytes; in the promise's unit it
+    /// counts as `counted`.
+    fn loses(&mut self, length: u64, waited: u64, counted: u64) {
+        self.taken = self.taken.saturating_sub(length);
+        let before = waited.saturating_sub(length + self.taken);
+        if self.lost == 0 {
+            self.stands = if self.count == 0 { before } else { self.stands.min(before) };
+            self.count += 1;
+        }
+        self.lost += length;
+        self.all += counted;
+        if self.lost <= self.stands {
+            self.fits += counted;
+        }
+    }
+
+    /// The audit looks. What was lost in vain since the start.
+    fn look(&mut self) -> u64 {
+        let fits = self.fits.min(self.count * self.stands);
+        let in_vain = self.in_vain + self.all - fits;
+        *self = Self { in_vain, ..Self::default() };
+        in_vain
+    }
 }
 
 impl Account {
@@ -48,6 +103,7 @@ impl Account {
             offered: self.offered.saturating_sub(earlier.offered),
             sent: self.sent.saturating_sub(earlier.sent),
             lost: self.lost.saturating_sub(earlier.lost),
+            in_vain: self.in_vain.saturating_sub(earlier.in_vain),
             full: self.full,
         }
     }
@@ -58,6 +114,8 @@ impl Account {
 pub(crate) struct Ledger {
     /// By class, bytes on the wire, if a discipline counts by those.
     wire: Option<Vec<Account>>,
+    /// By class, if a discipline promises something about classes, and so nothing about flows.
+    runs: Option<Vec<Runs>>,
     /// By class, IP bytes that waited when a packet was last lost.
     full: Vec<u64>,
     /// Bytes on the wire that left.
@@ -85,6 +143,7 @@ impl Ledger {
     pub(super) fn new(classes: u16) -> Self {
         Self {
             wire: None,
+            runs: None,
             full: vec![0; usize::from(classes.max(1))],
             sent: 0,
             emptied: 0,
@@ -93,8 +152,9 @@ impl Ledger {
         }
     }
 
-    /// Counts by this from now on.
-    pub(super) fn count_by(&mut self, unit: Unit) {
+    /// Counts by this from now on; `classes`: what is lost of each in vain, too.
+    pub(super) fn count_by(&mut self, unit: Unit, classes: bool) {
+        self.runs = classes.then(|| vec![Runs::default(); self.full.len()]);
         match unit {
             Unit::Ip => self.wire = None,
             Unit::Wire if self.wire.is_none() => {
@@ -107,6 +167,8 @@ impl Ledger {
     /// The sums of each class.
     pub(super) fn read(&mut self, qostat: &Qostat, into: &mut Vec<Account>) {
         into.clear();
+        let mut runs = self.runs.iter_mut().flatten();
+        let mut in_vain = || runs.next().map_or(0, Runs::look);
         let meters = qostat.classes().iter();
         if let Some(wire) = &mut self.wire {
             for (account, meter) in wire.iter_mut().zip(meters) {
@@ -114,14 +176,14 @@ impl Ledger {
                 if held(meter) == 0 || account.sent + account.lost > account.offered {
                     account.offered = account.sent + account.lost;
                 }
-                into.push(*account);
+                into.push(Account { in_vain: in_vain(), ..*account });
             }
             return;
         }
         into.extend(meters.zip(&self.full).map(|(meter, full)| {
             let (offered, sent) = (meter.in_bytes.0, meter.sent_bytes.0);
             let lost = offered.saturating_sub(sent).saturating_sub(meter.held_bytes().0);
-            Account { offered, sent, lost, full: *full }
+            Account { offered, sent, lost, in_vain: in_vain(), full: *full }
         }));
     }
 
@@ -131,13 +193,21 @@ impl Ledger {
         if let Some(wire) = &mut self.wire {
             of_class(wire, packet).offered += packet.wire_len().0;
         }
-        self.flows.came(packet);
+        if self.flows.watches() {
+            self.flows.came(packet);
+        } else if let Some(runs) = &mut self.runs {
+            of_class(runs, packet).taken += packet.ip_len().0;
+        }
     }
 
     /// The discipline gave a packet.
     #[inline]
     pub(crate) fn given<P: Packet>(&mut self, packet: &P) {
-        self.flows.given(packet);
+        if self.flows.watches() {
+            self.flows.given(packet);
+        } else if let Some(runs) = &mut self.runs {
+            of_class(runs, packet).ends();
+        }
     }
 
     /// A packet left the wire.
@@ -159,9 +229,14 @@ impl Ledger {
 
     /// A packet is dropped after it came, which the meters have not been told yet.
     pub(crate) fn lost<P: Packet>(&mut self, packet: &P, qostat: &Qostat) {
-        *of_class(&mut self.full, packet) = qostat.class(packet.class()).held_bytes().0;
+        let waited = qostat.class(packet.class()).held_bytes().0;
+        *of_class(&mut self.full, packet) = waited;
         if let Some(wire) = &mut self.wire {
             of_class(wire, packet).lose(packet.wire_len().0);
+        }
+        if let Some(runs) = &mut self.runs {
+            let counted = if self.wire.is_some() { packet.wire_len() } else { packet.ip_len() };
+            of_class(runs, packet).loses(packet.ip_len().0, waited, counted.0);
         }
         self.flows.lost(packet);
     }

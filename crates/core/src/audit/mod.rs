@@ -164,7 +164,7 @@ impl Audit {
             (seen.level, seen.told_ppm) = (*level, (weight / all.max(1e-9) * 1e6) as u32);
         }
         let mut accounts = Vec::new();
-        self.ledger.count_by(told.promise.unit());
+        self.ledger.count_by(told.promise.unit(), !classes.is_empty());
         self.ledger.read(qostat, &mut accounts);
         let mut judge = Judge {
             step: step_of(told.link.slowest()),

@@ -94,6 +94,17 @@ fn links_of_three_hundred_seeds_are_not_accused() {
     none_accused(0..300);
 }
 
+/// Bursts longer than the queues, on links that were accused of what no server would have taken in.
+#[test]
+fn links_whose_queues_do_not_hold_a_burst_are_not_accused() {
+    const BURSTS: u64 = 117_706_458_857_908;
+    let seeds = [
+        0, 178, 2_724, 2_903, 3_853, 4_140, 4_585, 5_438, 6_132, 10_385, 10_634, 10_815, 11_520,
+        14_309,
+    ];
+    none_accused(seeds.into_iter().map(|at| BURSTS + at));
+}
+
 /// `make soak`: other ones each time; what it says names the seed.
 #[test]
 #[ignore = "some minutes, and other links each time: make soak"]
