@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::flows::Flows;
 use crate::measure::{ClassMeter, Qostat};
 use crate::packet::Packet;
+use crate::units::Bytes;
 
 /// In what a discipline counts the shares that it promises.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,15 +39,13 @@ pub(super) struct Account {
 /// the class is given, so that nothing makes room for it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Runs {
-    /// Taken in during this run, IP bytes.
-    taken: u64,
+    /// The least that waited in the discipline since the last look, IP bytes: a queue that stands,
+    /// and not one that a burst before has filled.
+    stands: u64,
     /// Lost during this run, IP bytes.
     lost: u64,
     /// Runs in which something was lost.
     count: u64,
-    /// The least that waited when one of them began, IP bytes: a queue that stands, and not one
-    /// that a burst before has filled.
-    stands: u64,
     /// Lost in all of them, in the promise's unit.
     all: u64,
     /// Of that, what a server would have had room for that had sent before a run what stood.
@@ -56,21 +55,16 @@ struct Runs {
 }
 
 impl Runs {
-    /// A packet is given.
+    /// A packet is given, and so much is left.
     #[inline]
-    fn ends(&mut self) {
-        (self.taken, self.lost) = (0, 0);
+    fn gives(&mut self, waits: Bytes) {
+        self.stands = self.stands.min(waits.0);
+        self.lost = 0;
     }
 
-    /// A packet is lost, where so much `waited` with it, all in IP bytes; in the promise's unit it
-    /// counts as `counted`.
-    fn loses(&mut self, length: u64, waited: u64, counted: u64) {
-        self.taken = self.taken.saturating_sub(length);
-        let before = waited.saturating_sub(length + self.taken);
-        if self.lost == 0 {
-            self.stands = if self.count == 0 { before } else { self.stands.min(before) };
-            self.count += 1;
-        }
+    /// A packet is lost; in the promise's unit it counts as `counted`.
+    fn loses(&mut self, length: u64, counted: u64) {
+        self.count += u64::from(self.lost == 0);
         self.lost += length;
         self.all += counted;
         if self.lost <= self.stands {
@@ -78,11 +72,11 @@ impl Runs {
         }
     }
 
-    /// The audit looks. What was lost in vain since the start.
-    fn look(&mut self) -> u64 {
+    /// The audit looks, while so much waits. What was lost in vain since the start.
+    fn look(&mut self, waits: Bytes) -> u64 {
         let fits = self.fits.min(self.count * self.stands);
         let in_vain = self.in_vain + self.all - fits;
-        *self = Self { in_vain, ..Self::default() };
+        *self = Self { stands: waits.0, in_vain, ..Self::default() };
         in_vain
     }
 }
@@ -168,7 +162,8 @@ impl Ledger {
     pub(super) fn read(&mut self, qostat: &Qostat, into: &mut Vec<Account>) {
         into.clear();
         let mut runs = self.runs.iter_mut().flatten();
-        let mut in_vain = || runs.next().map_or(0, Runs::look);
+        let mut in_vain =
+            |meter: &ClassMeter| runs.next().map_or(0, |runs| runs.look(meter.queue.bytes));
         let meters = qostat.classes().iter();
         if let Some(wire) = &mut self.wire {
             for (account, meter) in wire.iter_mut().zip(meters) {
@@ -176,14 +171,14 @@ impl Ledger {
                 if held(meter) == 0 || account.sent + account.lost > account.offered {
                     account.offered = account.sent + account.lost;
                 }
-                into.push(Account { in_vain: in_vain(), ..*account });
+                into.push(Account { in_vain: in_vain(meter), ..*account });
             }
             return;
         }
         into.extend(meters.zip(&self.full).map(|(meter, full)| {
             let (offered, sent) = (meter.in_bytes.0, meter.sent_bytes.0);
             let lost = offered.saturating_sub(sent).saturating_sub(meter.held_bytes().0);
-            Account { offered, sent, lost, in_vain: in_vain(), full: *full }
+            Account { offered, sent, lost, in_vain: in_vain(meter), full: *full }
         }));
     }
 
@@ -193,20 +188,16 @@ impl Ledger {
         if let Some(wire) = &mut self.wire {
             of_class(wire, packet).offered += packet.wire_len().0;
         }
-        if self.flows.watches() {
-            self.flows.came(packet);
-        } else if let Some(runs) = &mut self.runs {
-            of_class(runs, packet).taken += packet.ip_len().0;
-        }
+        self.flows.came(packet);
     }
 
-    /// The discipline gave a packet.
+    /// The discipline gave a packet, as the meters have been told.
     #[inline]
-    pub(crate) fn given<P: Packet>(&mut self, packet: &P) {
+    pub(crate) fn given<P: Packet>(&mut self, packet: &P, qostat: &Qostat) {
         if self.flows.watches() {
             self.flows.given(packet);
         } else if let Some(runs) = &mut self.runs {
-            of_class(runs, packet).ends();
+            of_class(runs, packet).gives(qostat.class(packet.class()).queue.bytes);
         }
     }
 
@@ -229,14 +220,13 @@ impl Ledger {
 
     /// A packet is dropped after it came, which the meters have not been told yet.
     pub(crate) fn lost<P: Packet>(&mut self, packet: &P, qostat: &Qostat) {
-        let waited = qostat.class(packet.class()).held_bytes().0;
-        *of_class(&mut self.full, packet) = waited;
+        *of_class(&mut self.full, packet) = qostat.class(packet.class()).held_bytes().0;
         if let Some(wire) = &mut self.wire {
             of_class(wire, packet).lose(packet.wire_len().0);
         }
         if let Some(runs) = &mut self.runs {
             let counted = if self.wire.is_some() { packet.wire_len() } else { packet.ip_len() };
-            of_class(runs, packet).loses(packet.ip_len().0, waited, counted.0);
+            of_class(runs, packet).loses(packet.ip_len().0, counted.0);
         }
         self.flows.lost(packet);
     }

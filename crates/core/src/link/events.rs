@@ -199,7 +199,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             return;
         };
         self.qostat.given(at, &packet);
-        self.audit.ledger.given(&packet);
+        self.audit.ledger.given(&packet, &self.qostat);
         if let Some(shaper) = &mut self.shaper {
             shaper.charge(at, packet.ip_len());
         }

@@ -75,7 +75,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                 break End::Idle(at);
             };
             drops.qostat.given(at, &packet);
-            drops.ledger.given(&packet);
+            drops.ledger.given(&packet, drops.qostat);
             next = packet;
         };
         self.wire = wire;
