@@ -73,7 +73,7 @@ fn three_nodes_fed_alike_decide_alike() {
 }
 
 #[test]
-#[ignore = "a million cycles: `make soak`"]
+#[ignore = "a million cycles, some minutes; 20,000 are tried always: make soak"]
 fn three_nodes_fed_alike_decide_alike_for_a_million_cycles() {
     determinism(1_000_000);
 }

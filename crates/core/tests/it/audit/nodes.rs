@@ -173,7 +173,7 @@ fn trees_of_sixty_seeds_are_not_accused() {
 
 /// `make soak`.
 #[test]
-#[ignore = "some minutes: make soak"]
+#[ignore = "3,000 trees, some minutes; sixty are tried always: make soak"]
 fn trees_of_three_thousand_seeds_are_not_accused() {
     assert!(compared(1_000..4_000) > 1_000);
 }

@@ -107,7 +107,7 @@ fn links_whose_queues_do_not_hold_a_burst_are_not_accused() {
 
 /// `make soak`: other ones each time; what it says names the seed.
 #[test]
-#[ignore = "some minutes, and other links each time: make soak"]
+#[ignore = "20,000 links, other ones each time; 300 are tried always: make soak"]
 fn links_of_twenty_thousand_other_seeds_are_not_accused() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let first = now.expect("after 1970").as_secs() << 16;
