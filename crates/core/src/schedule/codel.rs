@@ -12,7 +12,7 @@
 //! Bound: work conserving. Nothing is dropped at the head while one packet in every interval waits
 //! less than the target, which is never below the time of a grant where several workers share.
 
-use super::shared::ByClass;
+use super::shared::{ByClass, Order};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::aqm::{AqmConfig, Codel as Law, Taken};
 use crate::packet::{Class, Packet};
@@ -72,6 +72,8 @@ impl<P: Packet> Codel<P> {
 
 /// Of several workers each judges what waits at it.
 impl<P: Packet> ByClass<P> for Codel<P> {
+    const ORDER: Order = Order::One;
+
     fn queues(&self) -> u16 {
         1
     }

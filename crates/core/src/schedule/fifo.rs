@@ -13,7 +13,7 @@
 //!
 //! Not implemented: limits in bytes, head drop.
 
-use super::shared::ByClass;
+use super::shared::{ByClass, Order};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
 use crate::queue::{LIMIT_RANGE, PacketQueue, memory_of};
@@ -78,6 +78,8 @@ impl<P: Packet> Fifo<P> {
 }
 
 impl<P: Packet> ByClass<P> for Fifo<P> {
+    const ORDER: Order = Order::One;
+
     fn queues(&self) -> u16 {
         1
     }

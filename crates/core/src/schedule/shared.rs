@@ -41,6 +41,8 @@ use crate::units::{BitRate, Bytes, Nanos};
 /// Which queue goes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Order {
+    /// There is but one.
+    One,
     /// They take turns, and share by weight.
     Turns,
     /// The first one that has packets, always.
@@ -162,6 +164,7 @@ pub struct Shared<P, Q> {
 }
 
 impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
+    const IS_ONE: bool = matches!(Q::ORDER, Order::One);
     const IS_HELD: bool = matches!(Q::ORDER, Order::Held);
 
     /// `worker`'s part, with these queues, empty. Queues beyond the columns of `link` share its
@@ -171,7 +174,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     /// The link has no such worker.
     pub fn new(mut queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
         let part = match Q::ORDER {
-            Order::Turns => link.part(worker),
+            Order::One | Order::Turns => link.part(worker),
             Order::Levels => link.part_by_levels(worker),
             Order::Held => link.part_by_packets(worker),
         };
@@ -213,6 +216,10 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
         let (may_send_any, has_grants) = (part.may_send_any(now), part.has_grants());
         if !may_send_any && !has_grants {
             return None;
+        }
+        if Self::IS_ONE {
+            let may_send = may_send_any || part.is_granted(0);
+            return (may_send && !self.queues.is_empty(0)).then_some((0, 0));
         }
         let mut first = None;
         // A loop, because what finds one by a closure is called for each packet.
@@ -362,7 +369,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
     #[inline]
     fn enter(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let Self { queues, account, busy, held_until, .. } = self;
-        let queue = account.queue_of(&packet);
+        let queue = if Self::IS_ONE { 0 } else { account.queue_of(&packet) };
         if !Self::IS_HELD && now >= *held_until {
             // Whoever calls looks at what waits already.
         } else if account.part.may_send_any(now)
@@ -373,7 +380,9 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
             *held_until = (*held_until).min(account.part.until());
         }
         account.came(queue, packet.wire_len().0);
-        busy.insert(queue);
+        if !Self::IS_ONE {
+            busy.insert(queue);
+        }
         let treated = queues.enqueue(now, packet, &mut account.telling(dropped));
         self.restate(now, queue);
         treated
@@ -406,14 +415,16 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
                 account.gone(account.queue_of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
-            self.after = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
+            if !Self::IS_ONE {
+                self.after = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
+            }
             // None is left where all that waited there stood for too long, or another worker took
             // the turn of a queue that is held.
             let packet = queues.take(now, queue, &mut account.telling(dropped));
             if let Some(packet) = packet {
                 account.sent(queue, grant, packet.wire_len().0);
                 self.restate(now, queue);
-                if self.queues.is_empty(queue) {
+                if !Self::IS_ONE && self.queues.is_empty(queue) {
                     self.busy.remove(queue);
                 }
                 return Some(packet);
