@@ -268,9 +268,6 @@ impl<P: Packet> Lct<P> {
     /// Gives a new DT to the empty classes among the `passed` from the pointer on whose own has
     /// passed. Classes with packets need no look: a search passes only those that are not due.
     fn rearm(&mut self, now: Nanos, passed: usize) {
-        if self.common.is_some() && !self.delays {
-            return;
-        }
         let to_end = passed.min(self.dt.len() - self.rr);
         for range in [self.rr..self.rr + to_end, 0..passed - to_end] {
             if let Some(common) = &self.common {
@@ -306,9 +303,23 @@ impl<P: Packet> Lct<P> {
         Some(packet)
     }
 
+    /// Whether empty classes get a new DT when they are passed. Where several workers hold them
+    /// together, those without a delay have none.
+    #[inline]
+    fn rearms(&self) -> bool {
+        self.config.rearm_empty && (self.delays || self.common.is_none())
+    }
+
+    /// A packet of class `k` leaves, which a search from the pointer on comes to first.
+    #[inline]
+    fn serve_next(&mut self, now: Nanos, k: usize) {
+        let passed = if self.rearms() { self.steps_to(k) } else { 0 };
+        self.serve(now, k, passed);
+    }
+
     /// A packet of class `k` leaves after `passed` classes were visited.
     fn serve(&mut self, now: Nanos, k: usize, passed: usize) {
-        if self.config.rearm_empty {
+        if self.rearms() {
             self.rearm(now, passed);
         }
         self.dt[k] = now.saturating_add(self.x[k]);
@@ -339,7 +350,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
         if self.busy.count > 0 || held {
             return None;
         }
-        self.serve(now, k, self.steps_to(k));
+        self.serve_next(now, k);
         Some(Treated::Queued)
     }
 
@@ -352,7 +363,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
             self.look_at_others();
             let Search { found, passed } = self.search(now)?;
             let Ok(k) = found else {
-                if self.config.rearm_empty {
+                if self.rearms() {
                     self.rearm(now, passed);
                 }
                 return None;

@@ -415,7 +415,7 @@ impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
                 account.gone(account.queue_of(&packet), packet.wire_len().0);
                 return Some(packet);
             };
-            if !Self::IS_ONE {
+            if matches!(Q::ORDER, Order::Turns | Order::Held) {
                 self.after = if queue + 1 < usize::from(queues.queues()) { queue + 1 } else { 0 };
             }
             // None is left where all that waited there stood for too long, or another worker took

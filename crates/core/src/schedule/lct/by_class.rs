@@ -130,9 +130,8 @@ impl<P: Packet> ByClass<P> for Lct<P> {
         if !self.claims(now, queue) {
             return None;
         }
-        let passed = self.steps_to(queue);
         let packet = self.pop(queue)?;
-        self.serve(now, queue, passed);
+        self.serve_next(now, queue);
         Some(packet)
     }
 }
