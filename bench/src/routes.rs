@@ -12,6 +12,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
@@ -35,6 +36,9 @@ const CHANGES: usize = 50;
 /// A network behind `b` whose route comes and goes.
 const PROBED: &str = "198.18.0.0/24";
 const PROBED_HOST: &str = "198.18.0.1:9";
+/// Counting the kernel's routes holds a CPU that it gives to nobody meanwhile: no change is timed
+/// then.
+static COUNTING: Mutex<()> = Mutex::new(());
 /// Longer than any of this takes on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -152,6 +156,7 @@ impl Progress {
         self.router.push((self.begin.elapsed().as_secs_f64(), routes(router)?));
         let last = self.kernel.last().map_or(0.0, |(at, _)| *at);
         if self.begin.elapsed().as_secs_f64() - last >= Self::LOOK_AT_KERNEL.as_secs_f64() {
+            let _alone = COUNTING.lock();
             let before = self.begin.elapsed();
             let count = kernel_routes(net)?.saturating_add_signed(self.apart);
             // Counting takes a while, in which more come: this is what it was in the middle of it.
@@ -252,11 +257,17 @@ struct Change {
     all: f64,
     /// Of that, from when the kernel had it.
     ours: f64,
+    /// From asking the worker for all its counters, as `evenkeel ctl show` does, to the answer.
+    shown: f64,
 }
 
 /// Adds and removes a route and looks when packets take it, as often as `go_on` says of the number
 /// so far.
-fn changes(net: &Namespaces, go_on: impl Fn(usize) -> bool + Send) -> Result<Vec<Change>, Failure> {
+fn changes(
+    net: &Namespaces,
+    router: &Handle,
+    go_on: impl Fn(usize) -> bool + Send,
+) -> Result<Vec<Change>, Failure> {
     let stop = AtomicBool::new(false);
     let (sender, arrivals) = channel();
     let (a, b) = (net.name_of("a"), net.name_of("b"));
@@ -287,7 +298,7 @@ fn changes(net: &Namespaces, go_on: impl Fn(usize) -> bool + Send) -> Result<Vec
         });
         let told = scope.spawn(move || {
             come_first();
-            each_change(net, go_on, &arrivals).map_err(|error| error.to_string())
+            each_change(net, router, go_on, &arrivals).map_err(|error| error.to_string())
         });
         let result = told.join();
         stop.store(true, Ordering::Relaxed);
@@ -303,18 +314,24 @@ fn come_first() {
 
 fn each_change(
     net: &Namespaces,
+    router: &Handle,
     go_on: impl Fn(usize) -> bool,
     arrivals: &Receiver<Instant>,
 ) -> Result<Vec<Change>, Failure> {
     let mut ip = Ip::start(net)?;
     let mut times = Vec::with_capacity(CHANGES);
     while go_on(times.len()) {
+        let alone = COUNTING.lock();
         let told = Instant::now();
         ip.tell(&format!("route add {PROBED} via 10.2.0.2"))?;
         let done = Instant::now();
         let first = arrivals.recv_timeout(Duration::from_secs(10))?;
-        let ms = |since| first.saturating_duration_since(since).as_secs_f64() * 1e3;
-        times.push(Change { all: ms(told), ours: ms(done) });
+        let ms = |since, until: Instant| until.saturating_duration_since(since).as_secs_f64() * 1e3;
+        let asked = Instant::now();
+        router.snapshot()?;
+        let shown = ms(asked, Instant::now());
+        drop(alone);
+        times.push(Change { all: ms(told, first), ours: ms(done, first), shown });
         ip.tell(&format!("route del {PROBED}"))?;
         while arrivals.recv_timeout(Duration::from_millis(50)).is_ok() {}
     }
@@ -327,17 +344,21 @@ fn print_changes(what: &str, times: &[Change]) {
         return;
     }
     let row = |name: &str, of: fn(&Change) -> f64| {
-        let late = times.iter().filter(|time| of(time) > 10.0).count();
-        let Spread { median, min, max } = Spread::of(times.iter().map(of).collect());
+        let mut all: Vec<f64> = times.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        let late = all.iter().filter(|time| **time > 10.0).count();
+        let p99 = all[(all.len() * 99).div_ceil(100) - 1];
+        let Spread { median, min, max } = Spread::of(all);
         println!(
-            "    {name:<34} {median:>7.2} ms ({min:.2} to {max:.2}; {late} of {} took more than 10 \
-             ms)",
+            "    {name:<34} {median:>7.2} ms ({min:.2} to {max:.2}, p99 {p99:.2}; {late} of {} \
+             took more than 10 ms)",
             times.len()
         );
     };
     println!("  a change by `ip route`, {what}");
     row("from `ip` to the first packet:", |time| time.all);
     row("of it from when the kernel had it:", |time| time.ours);
+    row("the answer to `ctl show`:", |time| time.shown);
 }
 
 /// The same while more packets come than the worker can take.
@@ -357,7 +378,7 @@ fn changes_under_overload(net: &Namespaces, router: &Handle, what: &str) -> Resu
     generator.send(true);
     sleep(Duration::from_millis(200));
     let (begin, before, offered) = (Instant::now(), lost()?, generator.sent());
-    let times = changes(net, |made| made < CHANGES)?;
+    let times = changes(net, router, |made| made < CHANGES)?;
     let (lost, offered) = (lost()? - before, generator.sent() - offered);
     let (share, rate) = (
         lost as f64 * 100.0 / offered as f64,
@@ -390,7 +411,7 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         RouterConfig::parse(CONFIG, "routes.toml").map_err(|e| e.to_string())?,
         options,
     )?;
-    print_changes("nothing else going on:", &changes(&net, |made| made < CHANGES)?);
+    print_changes("nothing else going on:", &changes(&net, &router, |made| made < CHANGES)?);
     changes_under_overload(&net, &router, "overloaded")?;
     // The flood has gone; what it left in the rings too.
     sleep(Duration::from_millis(500));
@@ -407,7 +428,8 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
     let loading = AtomicBool::new(true);
     let during = std::thread::scope(|scope| -> Result<Vec<Change>, Failure> {
         let during = scope.spawn(|| {
-            changes(&net, |_| loading.load(Ordering::Relaxed)).map_err(|error| error.to_string())
+            changes(&net, &router, |_| loading.load(Ordering::Relaxed))
+                .map_err(|error| error.to_string())
         });
         let followed = (|| -> Result<(), Failure> {
             while progress.router.last().is_none_or(|(_, count)| *count < before + all * 99 / 100) {
@@ -447,7 +469,7 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         println!("  for comparison, FRR's {name} beside it: {mib} MiB");
     }
     find_their_way(&net, &router, &list)?;
-    print_changes("the table full:", &changes(&net, |made| made < CHANGES)?);
+    print_changes("the table full:", &changes(&net, &router, |made| made < CHANGES)?);
     changes_under_overload(&net, &router, "the table full and overloaded")?;
 
     let mut progress = Progress::new(&net, &router)?;

@@ -156,6 +156,9 @@ struct WorkerBuilder<'a> {
     lent: Vec<u32>,
 }
 
+/// The shortest that the kernel gives.
+const TURN: Nanos = Nanos::from_micros(100);
+
 /// Moves the calling thread to where the configuration wants worker `number`.
 pub(crate) fn configure_thread(
     config: &RouterConfig,
@@ -168,11 +171,25 @@ pub(crate) fn configure_thread(
         })?;
     }
     sys::set_timer_slack(Nanos(1)).map_err(system("setting the timer slack"))?;
-    let listed = config.router.cpus.get(number).or(config.router.cpu.as_ref());
-    if let Some(cpu) = options.cpu.or(listed.copied().map(usize::from)) {
+    if let Some(cpu) = cpu_of(config, options, number) {
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
+    // A packet takes microseconds: it does not wait until who calculates has had its turn. Where
+    // that is not to be had the worker waits as others do.
+    let _ = sys::set_turns(Some(TURN));
     Ok(())
+}
+
+/// The CPU that is a worker's own.
+fn cpu_of(config: &RouterConfig, options: &Options, number: usize) -> Option<usize> {
+    let listed = config.router.cpus.get(number).or(config.router.cpu.as_ref());
+    options.cpu.or(listed.copied().map(usize::from))
+}
+
+/// The CPUs that are workers' own.
+fn cpus_of_workers(config: &RouterConfig, options: &Options) -> Vec<usize> {
+    let workers = 0..usize::from(config.router.workers);
+    workers.filter_map(|number| cpu_of(config, options, number)).collect()
 }
 
 /// Does everything up to the first round. `ready` is told of each step that the pool waits for,
@@ -265,7 +282,7 @@ impl<'a> WorkerBuilder<'a> {
             WorkerRole::Leader(followers) => {
                 // Before anything is changed on an interface: it may be another router's.
                 claims = claim_interfaces(&config, replacement.as_deref())?;
-                MirrorStart::leader(&config, followers)?
+                MirrorStart::leader(&config, &cpus_of_workers(&config, options), followers)?
             }
             WorkerRole::Follower(feed) => MirrorStart::follower(&feed)?,
         };

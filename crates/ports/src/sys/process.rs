@@ -68,6 +68,36 @@ pub fn change_nice(steps: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
+/// Asks for turns of this length, of 0.1 to 100 ms, on a processor that the calling thread shares
+/// with others, or for the usual ones. It gets no more of the processor by that, but when it wakes,
+/// shorter turns come first: Linux 6.12 and newer hold to it, older ones do as they did. Nothing
+/// for a thread that [precedes](set_precedence) others. Threads started later inherit it.
+///
+/// # Errors
+/// The kernel is older than 3.14, or a filter of system calls forbids it.
+pub fn set_turns(length: Option<Nanos>) -> io::Result<()> {
+    // SAFETY: zero is the calling thread, and nothing else is given.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    if policy != libc::c_long::from(libc::SCHED_OTHER) {
+        return Ok(());
+    }
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        // What is given takes the place of all that it has.
+        sched_nice: rustix::process::getpriority_process(None)?,
+        sched_priority: 0,
+        sched_runtime: length.map_or(0, |length| length.0),
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the attributes outlive the call and say how large they are; zero is the calling
+    // thread.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// How often the calling thread waited for something, and how often it was stopped although it
 /// could have gone on, for others to run. A system call, of some tenths of a microsecond.
 #[must_use]
@@ -92,14 +122,17 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets the calling thread run on every processor again.
+/// Lets the calling thread run on every processor again but these, or on all if there are no
+/// others.
 ///
 /// # Errors
 /// The process is confined to processors that are off.
-pub fn drop_cpu_affinity() -> io::Result<()> {
+pub fn drop_cpu_affinity(but: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
-    Ok(sched_setaffinity(None, &set)?)
+    let mut others = set;
+    but.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| others.unset(*cpu));
+    Ok(sched_setaffinity(None, &others).or_else(|_none| sched_setaffinity(None, &set))?)
 }
 
 /// Whether the process runs as root.
@@ -161,9 +194,50 @@ mod tests {
             pin_to_cpu(0).unwrap();
             assert_eq!(rustix::thread::sched_getcpu(), 0);
             assert!(pin_to_cpu(1_000_000).is_err());
-            drop_cpu_affinity().unwrap();
+            drop_cpu_affinity(&[]).unwrap();
             set_timer_slack(Nanos(1)).unwrap();
             assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_leaves_a_processor_to_another_if_there_is_a_third() {
+        std::thread::spawn(|| {
+            drop_cpu_affinity(&[]).unwrap();
+            let all = rustix::thread::sched_getaffinity(None).unwrap();
+            let there: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
+            drop_cpu_affinity(&[there[0], usize::MAX]).unwrap();
+            let left = rustix::thread::sched_getaffinity(None).unwrap();
+            assert_eq!(left.is_set(there[0]), there.len() == 1);
+            drop_cpu_affinity(&there).unwrap();
+            assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_asks_for_short_turns_and_keeps_its_nice_value() {
+        let turn = || {
+            let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+            let size = size_of::<libc::sched_attr>();
+            // SAFETY: as large as it says, and it outlives the call.
+            let got =
+                unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+            assert_eq!(got, 0);
+            (attributes.sched_nice, attributes.sched_runtime)
+        };
+        std::thread::spawn(move || {
+            change_nice(3).unwrap();
+            let (nice, usual) = turn();
+            set_turns(Some(Nanos(100_000))).unwrap();
+            let (then, short) = turn();
+            // Before Linux 6.12 there is no such number.
+            assert!(then == nice && (short == 100_000 || usual == 0), "{then} {short} {usual}");
+            set_turns(None).unwrap();
+            assert_eq!(turn(), (nice, usual));
         })
         .join()
         .unwrap();

@@ -148,13 +148,14 @@ impl Mirror {
     /// # Errors
     /// The kernel refused a socket or a dump.
     pub fn start(interfaces: Vec<String>, ready: Notifier) -> io::Result<(Self, Vec<MirrorEvent>)> {
-        let (mirror, initial, _none) = Self::start_for(interfaces, ready, &[], false)?;
+        let (mirror, initial, _none) = Self::start_for(interfaces, ready, &[], false, &[])?;
         Ok((mirror, initial))
     }
 
     /// As [`Mirror::start`], with further views that are told the same, each with a notifier of its
     /// own from `others`. A view may be dropped at any time. `translations`: also which hosts are
-    /// behind translated connections, where the kernel can tell.
+    /// behind translated connections, where the kernel can tell. `taken`: CPUs that it leaves to
+    /// others, if there are more.
     ///
     /// # Errors
     /// As [`Mirror::start`].
@@ -163,6 +164,7 @@ impl Mirror {
         ready: Notifier,
         others: &[Notifier],
         translations: bool,
+        taken: &[usize],
     ) -> io::Result<(Self, Vec<MirrorEvent>, Vec<MirrorView>)> {
         let (mut follower, views) = Follower::new(Kernel::open()?, interfaces, ready, others)?;
         follower.translated = translations;
@@ -175,7 +177,7 @@ impl Mirror {
         follower.read_all(&mut initial, false)?;
         while follower.read_translations(&mut initial) {}
         follower.schedule.has_read(started, sys::monotonic_now());
-        let (mirror, others) = follower.spawn(views)?;
+        let (mirror, others) = follower.spawn(views, taken.to_vec())?;
         Ok((mirror, initial, others))
     }
 
@@ -279,14 +281,22 @@ impl Follower {
         Ok((follower, views))
     }
 
-    /// Goes on in a thread. The mirror has the first of the views.
-    fn spawn(self, mut views: Vec<MirrorView>) -> io::Result<(Mirror, Vec<MirrorView>)> {
+    /// Goes on in a thread, not on `taken` CPUs if there are others. The mirror has the first of
+    /// the views.
+    fn spawn(
+        self,
+        mut views: Vec<MirrorView>,
+        taken: Vec<usize>,
+    ) -> io::Result<(Mirror, Vec<MirrorView>)> {
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
             // It has inherited the CPU of the worker that started it: who is busy there would keep
-            // changes waiting. And a change is little work that others wait for. Where neither is
-            // allowed, it follows all the same.
-            let _ = sys::drop_cpu_affinity();
+            // changes waiting, and it the worker while many routes change. And a change is little
+            // work that others wait for; but where it shares a CPU with a worker all the same, the
+            // worker's turns, which are shorter, come between. Where none of this is allowed, it
+            // follows all the same.
+            let _ = sys::drop_cpu_affinity(&taken);
+            let _ = sys::set_turns(None);
             let _ = sys::change_nice(NICER);
             self.run();
         })?;
@@ -543,7 +553,7 @@ mod tests {
         kernel.fails.store(true, Ordering::Relaxed);
         let ready = Notifier::new().unwrap();
         let (follower, views) = Follower::new(kernel, Vec::new(), ready, &[]).unwrap();
-        let (mirror, _none) = follower.spawn(views).unwrap();
+        let (mirror, _none) = follower.spawn(views, Vec::new()).unwrap();
         mirror.view.wake.notify();
         let begun_again = |event: &MirrorEvent| {
             matches!(event, MirrorEvent::Faults(MirrorFaults { begun_again: 1, .. }))

@@ -20,8 +20,10 @@ pub(super) struct MirrorStart {
 }
 
 impl MirrorStart {
+    /// `taken`: the CPUs that are workers' own.
     pub(super) fn leader(
         config: &RouterConfig,
+        taken: &[usize],
         followers: Vec<Follower>,
     ) -> Result<Self, StartError> {
         let ready = Notifier::new().map_err(system("making a notifier"))?;
@@ -29,7 +31,7 @@ impl MirrorStart {
         let notifiers: Vec<_> = followers.iter().map(|(ready, _)| ready.clone()).collect();
         let translations = follows_translations(config);
         let (mirror, initial, views) =
-            Mirror::start_for(interfaces, ready.clone(), &notifiers, translations).map_err(
+            Mirror::start_for(interfaces, ready.clone(), &notifiers, translations, taken).map_err(
                 |source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source),
             )?;
         let followers = followers.into_iter().zip(views).collect();
