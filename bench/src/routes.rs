@@ -464,10 +464,7 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         "  memory of the router with its copy of the kernel's table: {grown:.0} MiB more than \
          before"
     );
-    for (name, process) in [("zebra", 0), ("bgpd", 1)] {
-        let mib = resident(r.processes()[process]) / 1024;
-        println!("  for comparison, FRR's {name} beside it: {mib} MiB");
-    }
+    print_memory_of(&r);
     find_their_way(&net, &router, &list)?;
     print_changes("the table full:", &changes(&net, &router, |made| made < CHANGES)?);
     changes_under_overload(&net, &router, "the table full and overloaded")?;
@@ -488,6 +485,13 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
     );
     router.stop()?;
     Ok(())
+}
+
+fn print_memory_of(frr: &Frr) {
+    for (name, process) in [("zebra", 0), ("bgpd", 1)] {
+        let mib = resident(frr.processes()[process]) / 1024;
+        println!("  for comparison, FRR's {name} beside it: {mib} MiB");
+    }
 }
 
 /// Packets from `b` to a thousand of the routes: the router sends them on to `a`.

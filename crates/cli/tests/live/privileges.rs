@@ -110,8 +110,8 @@ fn turn_of(thread: libc::pid_t) -> u64 {
     if got == 0 { attributes.sched_runtime } else { 0 }
 }
 
-/// A worker waited for up to 60 ms while a table of routes was read: the thread that reads it, which
-/// goes before others, was on the worker's CPU.
+/// A worker waited for up to 60 ms while a table of routes was read: the thread that reads it,
+/// which goes before others, was on the worker's CPU.
 #[test]
 fn workers_have_short_turns_and_who_follows_the_kernel_leaves_them_their_cpu() {
     let test = "workers_have_short_turns_and_who_follows_the_kernel_leaves_them_their_cpu";
