@@ -156,9 +156,6 @@ struct WorkerBuilder<'a> {
     lent: Vec<u32>,
 }
 
-/// The shortest that the kernel gives.
-const TURN: Nanos = Nanos::from_micros(100);
-
 /// Moves the calling thread to where the configuration wants worker `number`.
 pub(crate) fn configure_thread(
     config: &RouterConfig,
@@ -174,9 +171,6 @@ pub(crate) fn configure_thread(
     if let Some(cpu) = cpu_of(config, options, number) {
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
-    // A packet takes microseconds: it does not wait until who calculates has had its turn. Where
-    // that is not to be had the worker waits as others do.
-    let _ = sys::set_turns(Some(TURN));
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub use poller::{Event, Poller};
 pub use process::{
     allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity,
     gain_no_privileges, give_back_large_blocks, is_root, pin_to_cpu, set_precedence,
-    set_timer_slack, set_turns, thread_switches,
+    set_timer_slack, thread_switches,
 };
 pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
 pub use refuse::{AF_XDP, refuse_binds, refuse_sockets};

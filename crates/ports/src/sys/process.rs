@@ -68,36 +68,6 @@ pub fn change_nice(steps: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
-/// Asks for turns of this length, of 0.1 to 100 ms, on a processor that the calling thread shares
-/// with others, or for the usual ones. It gets no more of the processor by that, but when it wakes,
-/// shorter turns come first: Linux 6.12 and newer hold to it, older ones do as they did. Nothing
-/// for a thread that [precedes](set_precedence) others. Threads started later inherit it.
-///
-/// # Errors
-/// The kernel is older than 3.14, or a filter of system calls forbids it.
-pub fn set_turns(length: Option<Nanos>) -> io::Result<()> {
-    // SAFETY: zero is the calling thread, and nothing else is given.
-    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    if policy != libc::c_long::from(libc::SCHED_OTHER) {
-        return Ok(());
-    }
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
-        sched_flags: 0,
-        // What is given takes the place of all that it has.
-        sched_nice: rustix::process::getpriority_process(None)?,
-        sched_priority: 0,
-        sched_runtime: length.map_or(0, |length| length.0),
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: the attributes outlive the call and say how large they are; zero is the calling
-    // thread.
-    let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// How often the calling thread waited for something, and how often it was stopped although it
 /// could have gone on, for others to run. A system call, of some tenths of a microsecond.
 #[must_use]
@@ -213,21 +183,6 @@ mod tests {
             assert_eq!(left.is_set(there[0]), there.len() == 1);
             drop_cpu_affinity(&there).unwrap();
             assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), all);
-        })
-        .join()
-        .unwrap();
-    }
-
-    /// What its turns are then is tested with a router's threads.
-    #[test]
-    fn a_thread_that_asks_for_short_turns_keeps_its_nice_value() {
-        std::thread::spawn(|| {
-            change_nice(3).unwrap();
-            let nice = rustix::process::getpriority_process(None).unwrap();
-            for turns in [Some(Nanos(100_000)), None] {
-                set_turns(turns).unwrap();
-                assert_eq!(rustix::process::getpriority_process(None).unwrap(), nice);
-            }
         })
         .join()
         .unwrap();

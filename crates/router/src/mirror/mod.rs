@@ -292,11 +292,8 @@ impl Follower {
         let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
             // It has inherited the CPU of the worker that started it: who is busy there would keep
             // changes waiting, and it the worker while many routes change. And a change is little
-            // work that others wait for; but where it shares a CPU with a worker all the same, the
-            // worker's turns, which are shorter, come between. Where none of this is allowed, it
-            // follows all the same.
+            // work that others wait for. Where neither is allowed, it follows all the same.
             let _ = sys::drop_cpu_affinity(&taken);
-            let _ = sys::set_turns(None);
             let _ = sys::change_nice(NICER);
             self.run();
         })?;
