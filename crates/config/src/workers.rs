@@ -99,10 +99,6 @@ pub fn unshared_part(link: &LinkConfig) -> Option<UnsharedPart> {
 
 /// The first mechanism of an admission that needs all flows of the link in one place, and why.
 fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static str)> {
-    if admission.per_user.on {
-        let why = "flows of one user fall on several workers, and each would count its own";
-        return Some(("per_user = true", why));
-    }
     admission.flushing.kind.most_active().then_some((
         "flushing = \"ramaf\" or \"rmaef\"",
         "which flows are the most active is known only where all of them are",

@@ -79,11 +79,13 @@ pub(crate) mod hosts;
 #[cfg(loom)]
 mod interleaved;
 mod part;
+mod users;
 pub mod wake;
 mod window;
 mod young;
 
 pub use part::Part;
+pub use users::Users;
 pub(crate) use young::LetIn;
 
 use alloc::vec::Vec;

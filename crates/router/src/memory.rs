@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_config::subscribers::SubscriberTree;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
+use evenkeel_core::share::Users;
 use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
@@ -57,11 +58,10 @@ impl Footprint {
         let (workers, ports) = (u64::from(router.workers.max(1)), config.ports.len() as u64);
         let classes = config.classes.len();
         let of_link = |link: &LinkConfig| {
-            let admission = link.admission.as_ref().map_or(0, admission);
-            (
-                link.port.clone(),
-                workers * (LINK + discipline(&link.discipline, classes) + admission),
-            )
+            let of_worker = link.admission.as_ref().map_or(0, admission);
+            let of_all = link.admission.as_ref().filter(|_| workers > 1).map_or(0, users);
+            let of_worker = LINK + discipline(&link.discipline, classes) + of_worker;
+            (link.port.clone(), workers * of_worker + of_all)
         };
         let pool = FramePool::memory(router.buffers as usize, router.buffer_size.0 as usize);
         let fairdrop =
@@ -118,6 +118,11 @@ pub(crate) fn admission(config: &AdmissionConfig) -> u64 {
         + listed(config.flushing.kind != Flush::Off, config.flushing.table)
         + if config.eccm.on { u64::from(config.eccm.table) * PLACE } else { 0 }
         + listed(config.second_link.port.is_some(), config.second_link.flows)
+}
+
+/// What the admissions of several workers allocate together.
+pub(crate) fn users(config: &AdmissionConfig) -> u64 {
+    if config.per_user.on { Users::memory(config.per_user.users) } else { 0 }
 }
 
 /// Whether some link uses the lists of all links together.

@@ -2,6 +2,8 @@
 
 use evenkeel_core::measure::Tally;
 
+use evenkeel_core::admit::USERS_TOLD;
+
 use crate::command::{Command, Reply};
 use crate::snapshot::{BusyFlow, FlowSnapshot, Snapshot};
 use crate::watch::Sightings;
@@ -53,6 +55,13 @@ pub(crate) fn merged(mut workers: Vec<Snapshot>) -> Snapshot {
     for worker in &workers[1..] {
         all.add(worker);
     }
+    for admission in all.links.iter_mut().filter_map(|link| link.admission.as_mut()) {
+        // A user's flows met several workers: as one worker has it, the busiest come first.
+        admission
+            .users
+            .sort_by(|one, other| (other.flows, &one.user).cmp(&(one.flows, &other.user)));
+        admission.users.truncate(USERS_TOLD);
+    }
     if let Some(removed) = &mut all.removed {
         // Each worker had its part of every port.
         let ports = workers
@@ -68,8 +77,30 @@ pub(crate) fn merged(mut workers: Vec<Snapshot>) -> Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ClassSnapshot, LinkSnapshot, PortCounts, PortSnapshot};
+    use crate::snapshot::{
+        AdmissionSnapshot, ClassSnapshot, LinkSnapshot, PortCounts, PortSnapshot, UserSnapshot,
+    };
     use evenkeel_core::measure::ClassCounters;
+
+    #[test]
+    fn a_user_whose_flows_met_several_workers_is_told_once_and_the_busiest_first() {
+        let worker = |users: &[(&str, u64)]| {
+            let users = users.iter().map(|(user, flows)| (user.to_string(), *flows));
+            let users = users.map(|(user, flows)| UserSnapshot { user, flows }).collect();
+            let admission = Some(AdmissionSnapshot { users, ..AdmissionSnapshot::default() });
+            Snapshot {
+                links: vec![LinkSnapshot { admission, ..LinkSnapshot::default() }],
+                ..Snapshot::default()
+            }
+        };
+        let many: Vec<_> = (0..USERS_TOLD).map(|n| format!("10.0.0.{n:02}")).collect();
+        let first: Vec<_> = many.iter().map(|user| (user.as_str(), 5)).collect();
+        let all = merged(vec![worker(&first), worker(&[("10.0.1.1", 9), ("10.0.0.31", 1)])]);
+        let users = &all.links[0].admission.as_ref().unwrap().users;
+        let told: Vec<_> = users.iter().map(|told| (told.user.as_str(), told.flows)).collect();
+        assert_eq!(told[..3], [("10.0.1.1", 9), ("10.0.0.31", 6), ("10.0.0.00", 5)]);
+        assert_eq!((told.len(), told[31]), (32, ("10.0.0.29", 5)));
+    }
 
     #[test]
     fn counters_add_up_and_the_workers_stay_visible() {

@@ -96,7 +96,7 @@ impl Admission {
             eccm.estimated(now, congested, restart);
         }
         if let Some(users) = &mut self.per_user {
-            users.next_interval();
+            users.next_interval(now, interval, restart);
         }
         if let Some(second) = &mut self.second {
             second.next_interval(now, self.config.flow_timeout);

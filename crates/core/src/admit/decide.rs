@@ -36,6 +36,14 @@ struct Refusal {
     threshold: u64,
 }
 
+impl Refusal {
+    /// The user has started as many flows as it may.
+    fn by_quota(flows: u32, most: u32) -> Self {
+        let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
+        Self { reason, measure, value: flows.into(), threshold: most.into() }
+    }
+}
+
 /// What becomes of a packet that does not pass.
 enum Held {
     Refused(Refusal),
@@ -257,8 +265,10 @@ impl Admission {
         if !triggered {
             self.within_budget(now, new)?;
         }
-        if let (Some(users), Some(user)) = (&mut self.per_user, user) {
-            users.count(user);
+        if let (Some(users), Some((user, most))) = (&mut self.per_user, user)
+            && let Err(flows) = users.count(user, most)
+        {
+            return Err(Refusal::by_quota(flows, users.config.flows));
         }
         if let Some(budget) = &mut self.budget {
             budget.spend(new.length);
@@ -300,7 +310,8 @@ impl Admission {
         self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some())
     }
 
-    /// PUF: the user has flows left in this interval. Gives the user, if there are any.
+    /// PUF: the user has flows left in this interval. Gives the user, if there are any, and how
+    /// many it may have, if that is held against it.
     ///
     /// It holds in ECCM's window too, but for who would wait for longer than ECCM's bound: all who
     /// wait at once would fill the priority queue.
@@ -309,7 +320,7 @@ impl Admission {
         now: Nanos,
         new: &Newcomer<'_>,
         triggered: bool,
-    ) -> Result<Option<User>, Refusal> {
+    ) -> Result<Option<(User, Option<u32>)>, Refusal> {
         let late = self.window().is_some()
             && self.eccm.as_ref().is_some_and(|eccm| {
                 self.history.has_waited(now, new.key, eccm.config.max_accept_delay)
@@ -318,11 +329,13 @@ impl Admission {
         let FlowKey { source, destination, .. } = new.key.unpack();
         let user = users.user(source, destination, new.subscriber);
         let most = users.config.flows;
-        if user.flows < most || late || triggered {
-            return Ok(Some(user));
+        if late || triggered {
+            return Ok(Some((user, None)));
         }
-        let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
-        Err(Refusal { reason, measure, value: user.flows.into(), threshold: most.into() })
+        if user.flows < most {
+            return Ok(Some((user, Some(most))));
+        }
+        Err(Refusal::by_quota(user.flows, most))
     }
 
     /// The budget of first packets has room.

@@ -45,8 +45,10 @@
 //! **Several workers** of one link have an admission each, for the flows that they meet: lists,
 //! and histories are a worker's own; estimates, the budget, what has been let in since the last
 //! estimate, places of guests, ECCM's windows, clearings of the flushing family and the load of
-//! MFAN's second link are the link's ([`Admission::share`]). All open and close within an interval
-//! of the estimate of each other. PUF, RAMAF and RMAEF need all flows in one place, and one worker.
+//! MFAN's second link are the link's ([`Admission::share`]), as are users ([`share_users`]). All
+//! open and close within an interval of the estimate of each other. RAMAF and RMAEF need one.
+//!
+//! [`share_users`]: Admission::share_users
 //!
 //! **Memory and cost.** All tables have their size from the configuration. Constant expected time
 //! per packet; no allocation, except by `new`, `set`, `view` and `explain`. A clearing passes over
@@ -91,7 +93,7 @@ pub use eccm::EccmConfig;
 pub use emergency::{EmergencyConfig, EmergencyRule};
 pub use flush::{Flush, FlushConfig};
 pub use global::{RouterLists, RouterListsConfig};
-pub use per_user::{Owner, PerUserConfig, UserBy};
+pub use per_user::{Owner, PerUserConfig, USERS_TOLD, UserBy};
 pub use pinning::PinningConfig;
 pub use runs::ProtectedRun;
 pub use second_link::{SecondLinkConfig, SecondLinkPolicy};
@@ -294,7 +296,7 @@ impl Admission {
     fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
         let (users, flush, other) = (&config.per_user, config.flushing, &config.second_link);
         let same_users = self.per_user.as_ref().is_some_and(|built| built.config == *users);
-        let per_user = (users.on && !same_users)
+        let mut per_user = (users.on && !same_users)
             .then(|| PerUser::new(users.clone(), fold(self.seed, 4)))
             .transpose()?;
         let same_flush =
@@ -309,6 +311,9 @@ impl Admission {
             .then(|| SecondLink::new(other.clone(), fold(self.seed, 6), now))
             .transpose()?;
         // From here on nothing is refused.
+        if let (Some(new), Some(old)) = (&mut per_user, &self.per_user) {
+            new.follow(old);
+        }
         self.per_user = per_user.or(self.per_user.take().filter(|_| users.on));
         self.flushing = flushing.or(self.flushing.take().filter(|_| flush.kind != Flush::Off));
         if let Some(flushing) = &mut self.flushing {

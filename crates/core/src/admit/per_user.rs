@@ -18,17 +18,24 @@
 //! by the number of the interval.
 //!
 //! Flows that enter by GPFL or ECM are neither counted nor limited.
+//!
+//! **Several workers** of a link count in one table (`share/users.rs`), so that N holds over all of
+//! them, and intervals are the link's. What a worker has let in itself it keeps as well, to tell,
+//! and takes along when it goes on with another table.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::UserAdmissions;
 use super::config::LIST_RANGE;
 use super::emergency::{PrefixList, network};
+use super::{Admission, UserAdmissions};
 use crate::flow_table::{EntryId, Table, fold};
 use crate::prefix::Prefix;
 use crate::settings::SettingError;
+use crate::share::Users;
+use crate::units::Nanos;
 use crate::{settings, words};
 
 words! {
@@ -72,7 +79,7 @@ settings! {
 /// Counters for users that the table has no room for.
 const SHARED: usize = 1_024;
 /// Users that a view tells.
-const TOLD: usize = 32;
+pub const USERS_TOLD: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -89,6 +96,8 @@ pub(super) struct PerUser {
     shared: Vec<Count>,
     interval: u32,
     seed: u64,
+    /// Where all workers of the link count; `None`: it is the only one.
+    together: Option<Arc<Users>>,
 }
 
 /// Who a user is.
@@ -98,6 +107,16 @@ pub enum Owner {
     Address(IpAddr),
     /// The [place](crate::packet::Packet::subscriber) of a subscriber.
     Subscriber(u32),
+}
+
+impl Owner {
+    /// What a hash of it is made of.
+    fn bits(self) -> u128 {
+        match self {
+            Self::Address(address) => network(address, 128),
+            Self::Subscriber(place) => place.into(),
+        }
+    }
 }
 
 impl fmt::Display for Owner {
@@ -114,6 +133,8 @@ impl fmt::Display for Owner {
 pub(super) struct User {
     owner: Owner,
     hash: u64,
+    /// Its hash for all workers.
+    common: u64,
     listed: Option<EntryId>,
     pub(super) flows: u32,
 }
@@ -123,7 +144,7 @@ impl PerUser {
         let table = Table::new(config.users, seed)?;
         let shared = alloc::vec![Count { interval: 0, flows: 0 }; SHARED];
         let inside = PrefixList::new(&config.inside);
-        Ok(Self { config, inside, table, shared, interval: 0, seed })
+        Ok(Self { config, inside, table, shared, interval: 0, seed, together: None })
     }
 
     /// Whose a flow from `source` to `destination` is, of a packet of this subscriber.
@@ -146,40 +167,95 @@ impl PerUser {
         })
     }
 
-    /// All counters go to zero: the fair rate was estimated.
-    pub(super) fn next_interval(&mut self) {
-        self.interval = self.interval.wrapping_add(1);
+    /// All counters go to zero: the fair rate was estimated. `restart`: at the end of a window of
+    /// ECCM.
+    pub(super) fn next_interval(&mut self, now: Nanos, interval: Nanos, restart: bool) {
+        match &self.together {
+            Some(users) => users.next_interval(now, interval, restart),
+            None => self.interval = self.interval.wrapping_add(1),
+        }
+    }
+
+    /// The present interval.
+    fn present(&self) -> u32 {
+        self.together.as_ref().map_or(self.interval, |users| users.interval())
+    }
+
+    /// It takes the place of another, which has counted with these workers.
+    pub(super) fn follow(&mut self, other: &Self) {
+        self.together.clone_from(&other.together);
+    }
+
+    /// Counts with the other workers, or alone. What it has let in since its interval began, at
+    /// `since`, counts there.
+    fn share(&mut self, users: Option<Arc<Users>>, since: Nanos) {
+        if self.together.as_ref().map(Arc::as_ptr) == users.as_ref().map(Arc::as_ptr) {
+            return;
+        }
+        let before = self.present();
+        self.together = users;
+        let Some(users) = &self.together else {
+            self.interval = before;
+            return;
+        };
+        users.begin(since);
+        let listed = self.table.iter().filter(|(_, _, count)| count.interval == before);
+        let known: Vec<_> = listed.map(|(id, owner, count)| (id, *owner, count.flows)).collect();
+        for (id, owner, flows) in known {
+            let hash = users.hash(owner.bits());
+            (0..flows).for_each(|_| _ = users.enter(hash, u32::MAX));
+            self.table.value_mut(id).interval = users.interval();
+        }
     }
 
     fn place(&self, hash: u64) -> usize {
         (hash >> 32) as usize % SHARED
     }
 
-    /// The user of a flow, and what it has in this interval.
-    pub(super) fn user(&mut self, source: IpAddr, destination: IpAddr, subscriber: u32) -> User {
-        let owner = self.of(source, destination, subscriber);
-        let bits = match owner {
-            Owner::Address(address) => network(address, 128),
-            Owner::Subscriber(place) => place.into(),
-        };
-        let hash = fold(fold(self.seed, (bits >> 64) as u64), bits as u64);
-        let listed = self.table.find(hash, &owner);
-        if listed.is_none() && self.table.is_full() {
-            let interval = self.interval;
-            self.table.sweep(super::protected::SEARCH, |_, count| count.interval != interval);
-        }
+    /// What this worker has counted of a user in an interval.
+    fn counted(&self, hash: u64, listed: Option<EntryId>, interval: u32) -> u32 {
         let count = match listed {
             Some(id) => *self.table.value(id),
             // Also where the table has room again: the user may have been counted there before.
             None => self.shared[self.place(hash)],
         };
-        let flows = if count.interval == self.interval { count.flows } else { 0 };
-        User { owner, hash, listed, flows }
+        if count.interval == interval { count.flows } else { 0 }
     }
 
-    /// A flow of the user was admitted.
-    pub(super) fn count(&mut self, user: User) {
-        let count = Count { interval: self.interval, flows: user.flows + 1 };
+    /// The user of a flow, and what it has in this interval.
+    pub(super) fn user(&mut self, source: IpAddr, destination: IpAddr, subscriber: u32) -> User {
+        let owner = self.of(source, destination, subscriber);
+        let bits = owner.bits();
+        let hash = fold(fold(self.seed, (bits >> 64) as u64), bits as u64);
+        let listed = self.table.find(hash, &owner);
+        let interval = self.present();
+        if listed.is_none() && self.table.is_full() {
+            self.table.sweep(super::protected::SEARCH, |_, count| count.interval != interval);
+        }
+        let common = self.together.as_ref().map_or(0, |users| users.hash(bits));
+        let flows = match &self.together {
+            Some(users) => users.flows(common),
+            None => self.counted(hash, listed, interval),
+        };
+        User { owner, hash, common, listed, flows }
+    }
+
+    /// A flow of the user is about to be admitted, if it has fewer than `most`; `None`: whatever it
+    /// has.
+    ///
+    /// # Errors
+    /// Other workers have admitted so many since it was [looked at](Self::user).
+    pub(super) fn count(&mut self, user: User, most: Option<u32>) -> Result<(), u32> {
+        if let Some(users) = &self.together {
+            match (users.enter(user.common, most.unwrap_or(u32::MAX)), most) {
+                (Ok(interval), _) => self.interval = interval,
+                (Err(flows), Some(_)) => return Err(flows),
+                // It cannot be counted any more.
+                (Err(_), None) => return Ok(()),
+            }
+        }
+        let flows = self.counted(user.hash, user.listed, self.interval) + 1;
+        let count = Count { interval: self.interval, flows };
         let place = self.place(user.hash);
         match user.listed {
             Some(id) => *self.table.value_mut(id) = count,
@@ -189,22 +265,36 @@ impl PerUser {
                 }
             }
         }
+        Ok(())
     }
 
-    /// The busiest users of this interval.
+    /// The busiest users of this interval, of the flows that this worker has let in.
     pub(super) fn busiest(&self) -> Vec<UserAdmissions> {
+        let interval = self.present();
         let mut users: Vec<UserAdmissions> = self
             .table
             .iter()
-            .filter(|(_, _, count)| count.interval == self.interval)
+            .filter(|(_, _, count)| count.interval == interval)
             .map(|(_, user, count)| UserAdmissions { user: *user, flows: count.flows })
             .collect();
         users.sort_unstable_by_key(|user| (core::cmp::Reverse(user.flows), user.user));
-        users.truncate(TOLD);
+        users.truncate(USERS_TOLD);
         users
     }
 
     pub(super) fn memory(&self) -> usize {
         self.table.memory() + SHARED * size_of::<Count>()
+    }
+}
+
+impl Admission {
+    /// From now on users are those of all workers that count in this table, each with the same
+    /// settings, of a link that they [share](Self::share); `None`: of this one alone. To be told
+    /// again when the settings of `per_user` have changed.
+    pub fn share_users(&mut self, users: Option<Arc<Users>>) {
+        let since = self.estimates.fair_since();
+        if let Some(own) = &mut self.per_user {
+            own.share(users, since);
+        }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) const FLOWS: u64 = (1 << COUNT) - 1;
 /// Places that lie in one line of the cache.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Line([AtomicU64; PLACES]);
+pub(super) struct Line(pub(super) [AtomicU64; PLACES]);
 
 /// The hosts of a link.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use loom::model::Builder;
 use loom::thread;
 
 use super::counts::Counts;
+use super::users::{COUNT, FLOWS, is_of, name, name_of};
 use super::*;
 use crate::flow_table::PackedFlow;
 
@@ -258,5 +259,128 @@ fn flows_of_a_host_that_come_and_go_at_two_workers_leave_nothing() {
         works(&link);
         other.join().unwrap();
         assert_eq!(link.hosts_that_wait(), (0, 0));
+    });
+}
+
+/// How long an interval lasts.
+const T_FR: Nanos = Nanos::from_millis(500);
+
+/// One counts a flow of a user, if it has fewer than `most`; gives the interval.
+type Enters = fn(&Users, u64, u32) -> Result<u32, u32>;
+
+/// A table of two places, both with what an earlier interval has left there.
+fn used() -> Arc<Users> {
+    let users = Users::new(1, 0);
+    users.begin(T_FR);
+    (7..9).for_each(|user| assert!(users.enter(user, 1).is_ok()));
+    users.next_interval(T_FR + T_FR, T_FR, false);
+    Arc::new(users)
+}
+
+/// Both let flows of two users in, the other way round: each user gets its one.
+fn two_let_in(enters: Enters) {
+    model(move || {
+        let users = used();
+        let other = {
+            let users = Arc::clone(&users);
+            thread::spawn(move || [1, 2].map(|user| enters(&users, user, 1).is_ok()))
+        };
+        let mut mine = [2, 1].map(|user| enters(&users, user, 1).is_ok());
+        mine.reverse();
+        let theirs = other.join().unwrap();
+        for (at, (mine, theirs)) in mine.into_iter().zip(theirs).enumerate() {
+            assert_eq!(u32::from(mine) + u32::from(theirs), 1, "flows of user {at}");
+        }
+    });
+}
+
+/// Takes the first place that is nobody's without another look at those before it.
+fn takes_what_is_free(users: &Users, hash: u64, most: u32) -> Result<u32, u32> {
+    let interval = name_of(users.began());
+    let (mut place, mut word) = users.find(hash, interval);
+    while !is_of(word, interval) {
+        let counted = name(hash) | interval | 1;
+        let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+        match place.compare_exchange(word, counted, release, relaxed) {
+            Ok(_) => return Ok((interval >> COUNT) as u32),
+            // Whoever was faster, the next place is free.
+            Err(_) => (place, word) = users.find(hash ^ 1 << 20, interval),
+        }
+    }
+    if word & FLOWS < most.into() { users.enter(hash, most) } else { Err(most) }
+}
+
+#[test]
+fn a_flow_that_is_left_to_a_user_is_admitted_by_one() {
+    two_let_in(Users::enter);
+}
+
+#[test]
+#[should_panic(expected = "flows of user")]
+fn who_does_not_look_again_is_found() {
+    two_let_in(takes_what_is_free);
+}
+
+/// One begins the next interval and lets a user in twice, the other lets it in meanwhile: whatever
+/// interval that falls into, it gets one in each.
+fn two_meet_where_an_interval_ends(enters: Enters) {
+    model(move || {
+        let users = used();
+        let other = {
+            let users = Arc::clone(&users);
+            thread::spawn(move || enters(&users, 1, 1).ok())
+        };
+        users.next_interval(T_FR * 3, T_FR, false);
+        let mut all = vec![enters(&users, 1, 1).ok(), enters(&users, 1, 1).ok()];
+        all.push(other.join().unwrap());
+        let mut intervals: Vec<_> = all.into_iter().flatten().collect();
+        intervals.sort_unstable();
+        let admitted = intervals.len();
+        intervals.dedup();
+        assert_eq!(admitted, intervals.len(), "flows in one interval");
+        assert!(intervals.contains(&users.interval()), "the new one has its flow");
+    });
+}
+
+/// As [`Users::enter`], without another look at when the interval began.
+fn does_not_ask_again(users: &Users, hash: u64, most: u32) -> Result<u32, u32> {
+    let interval = name_of(users.began());
+    loop {
+        let (place, word) = users.find(hash, interval);
+        let own = is_of(word, interval);
+        if own && word & FLOWS >= most.into() {
+            return Err(most);
+        }
+        let counted = if own { word + 1 } else { name(hash) | interval | 1 };
+        let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+        if place.compare_exchange(word, counted, release, relaxed).is_ok() {
+            return Ok((interval >> COUNT) as u32);
+        }
+    }
+}
+
+#[test]
+fn an_interval_that_ends_beside_a_new_flow_is_not_counted_in_twice() {
+    two_meet_where_an_interval_ends(Users::enter);
+}
+
+#[test]
+#[should_panic(expected = "flows in one interval")]
+fn who_takes_a_place_for_an_interval_that_is_over_is_found() {
+    two_meet_where_an_interval_ends(does_not_ask_again);
+}
+
+/// Two find an interval over, at estimates that were due at different instants.
+#[test]
+fn the_next_interval_is_begun_once() {
+    model(|| {
+        let users = used();
+        let other = {
+            let users = Arc::clone(&users);
+            thread::spawn(move || users.next_interval(T_FR * 3 + Nanos(5), T_FR, false))
+        };
+        users.next_interval(T_FR * 3, T_FR, false);
+        other.join().unwrap();
+        assert_eq!(Nanos(users.began()), T_FR * 3);
     });
 }

@@ -41,6 +41,7 @@ mod shared_flows;
 mod shared_hosts;
 mod shared_lct;
 mod shared_second_link;
+mod shared_users;
 mod small_scopes;
 mod tree;
 mod tree_within;

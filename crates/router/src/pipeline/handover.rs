@@ -369,7 +369,10 @@ impl Pipeline {
             // Lists of another size cannot be made from the old ones: then the new ones stay.
             if old.config() == fresh.config() || old.set(now, fresh.config().clone()).is_ok() {
                 // There may be other workers now, or none.
-                old.share(self.settings.shares.as_ref().and_then(|shares| shares.admission(at)));
+                let (shares, seed) = (self.settings.shares.as_ref(), self.settings.seed);
+                let users = shares.and_then(|shares| shares.users(at, fresh.config(), seed));
+                old.share(shares.and_then(|shares| shares.admission(at)));
+                old.share_users(users);
                 *new = Some(old);
             }
         }

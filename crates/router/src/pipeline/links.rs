@@ -198,6 +198,10 @@ impl Pipeline {
         at: usize,
         config: Option<AdmissionConfig>,
     ) -> Result<(), CommandError> {
+        // Links whose lists were attacked with the same seed would fail together.
+        let seed = self.settings.seed.wrapping_add(at as u64);
+        let users = self.settings.shares.as_ref().zip(config.as_ref());
+        let users = users.and_then(|(shares, config)| shares.users(at, config, seed));
         if config.as_ref().is_some_and(|config| config.global_list) {
             self.admissions.provide(self.parts.lists.take(), self.settings.seed)?;
         }
@@ -207,16 +211,16 @@ impl Pipeline {
             (Some(admission), Some(config)) => {
                 if *admission.config() != config {
                     admission.set(now, config)?;
+                    admission.share_users(users);
                 }
             }
             (admission, Some(config)) => {
-                // Links whose lists were attacked with the same seed would fail together.
-                let seed = self.settings.seed.wrapping_add(at as u64);
                 let mut built = match self.parts.admission(at, &config) {
                     Some(built) => built,
                     None => Box::new(Admission::new(config, seed, now)?),
                 };
                 built.share(self.settings.shares.as_ref().and_then(|shares| shares.admission(at)));
+                built.share_users(users);
                 *admission = Some(built);
                 // What the link has counted so far is not of this admission's time.
                 slot.notify_admission(now, true);

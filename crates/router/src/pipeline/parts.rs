@@ -155,7 +155,9 @@ impl Blueprint {
             if let Some(admission) = link.admission.as_ref()
                 && link.admission != present.admission
             {
-                bytes += memory::admission(admission);
+                let together =
+                    if self.settings.shares.is_some() { memory::users(admission) } else { 0 };
+                bytes += memory::admission(admission) + together;
             }
         }
         if self.lacks_lists && memory::use_lists(&wanted.links) {

@@ -1,13 +1,14 @@
 //! What one of several workers shares with the others: the outgoing links. Those that cannot be
 //! shared are the first worker's, to which the others [hand](super::hand_on) their packets.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use evenkeel_config::workers::{fairdrop_for_workers, unshared_part};
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
-use evenkeel_core::share::SharedLink;
+use evenkeel_core::share::{SharedLink, Users};
 
 use super::balancer::Unusable;
 use super::packet::QueuedPacket;
@@ -42,6 +43,9 @@ struct Shares {
     link: Arc<SharedLink>,
     /// It is the first worker's.
     is_one_workers: bool,
+    /// What the admissions of all workers count users in, as long as any of them does. Asked for
+    /// when an admission is built or changed, never for a packet.
+    users: Arc<Mutex<Weak<Users>>>,
     shadow: Arc<SharedShadow>,
 }
 
@@ -62,6 +66,7 @@ impl WorkerShares {
             Shares {
                 link: Arc::new(shared),
                 is_one_workers: unshared.is_some(),
+                users: Arc::default(),
                 shadow: Arc::new(SharedShadow::new(workers)),
             }
         };
@@ -119,6 +124,27 @@ impl WorkerShares {
     /// What the admission of the link at `at` shares, and with which number.
     pub(super) fn admission(&self, at: usize) -> Option<(Arc<SharedLink>, usize)> {
         (!self.is_one_workers(at)).then(|| (self.link(at), self.worker))
+    }
+
+    /// What the admission of the link at `at` counts users in, if it does. The first worker that
+    /// asks for one of this size makes it, for all that come after it.
+    pub(super) fn users(
+        &self,
+        at: usize,
+        config: &AdmissionConfig,
+        seed: u64,
+    ) -> Option<Arc<Users>> {
+        let own = &config.per_user;
+        if self.is_one_workers(at) || !own.on {
+            return None;
+        }
+        let mut known = self.links[at].users.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.upgrade().filter(|users| users.users() == own.users);
+        Some(same.unwrap_or_else(|| {
+            let users = Arc::new(Users::new(own.users, seed));
+            *known = Arc::downgrade(&users);
+            users
+        }))
     }
 
     fn link(&self, at: usize) -> Arc<SharedLink> {
