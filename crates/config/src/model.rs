@@ -129,9 +129,8 @@ settings! {
         /// Threads that forward. Frames are spread over them by their flows; each has `buffers` of
         /// its own. They share links; but one with a tree of subscribers, `wfq-altq` by a hash,
         /// `lct` with `module2 = false`, `fair` as `source`, `destination` or `host-flow`, a
-        /// control, a shaper, `per_user` of an admission or its `flushing` of the most active is
-        /// the first one's, to which the others hand their packets. The simulator has one worker
-        /// and takes no notice.
+        /// control, a shaper or an admission's `flushing` of the most active is the first one's, to
+        /// which the others hand their packets. The simulator has one worker and takes no notice.
         reload workers: u16 = 1, in 1..=64, counting "workers";
         /// The CPUs that the workers run on, one for each worker, in their order. Not together with
         /// `cpu`.

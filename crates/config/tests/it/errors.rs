@@ -324,14 +324,13 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     let latency = "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }";
     let latency = format!("{latency}\n[fairdrop]\n");
     refused(&link(&latency), "router.workers", 2, one);
-    let pinning =
-        "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\npinning = true";
+    let pinning = "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"\n\
+                   pinning = true";
     refused(&link(pinning), "router.workers", 2, "pinning does not work with several workers");
     // What cannot be shared is the first worker's.
     for rest in [
         "discipline = { kind = \"lct\", module2 = false }",
         "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }",
-        "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"rmaef\"",
         "shaper = { rate = \"1Mbit/s\", burst = \"3KiB\" }",
@@ -361,6 +360,12 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         let config = RouterConfig::parse(&text, "r.toml").unwrap();
         assert_eq!(config.unshared_links(), [None, None], "{flushing}");
     }
+    // Users are counted by all together, and flows that keep their paths are each worker's.
+    let rest =
+        link("discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\npinning = true");
+    let text = format!("{rest}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
+    let config = RouterConfig::parse(&text, "r.toml").unwrap();
+    assert_eq!(config.unshared_links(), [None]);
     // By hosts: those whose flows wait apart, and count on one side.
     for kind in ["pdrr", "pfq"] {
         for (fair, shared) in [

@@ -1,5 +1,6 @@
 //! Links closed to new flows that several workers share: lists are cleared by all of them, and
-//! flows leave for a second link that all of them, or the first one alone, send on.
+//! flows leave for a second link that all of them, or the first one alone, send on; users start as
+//! many flows as they may at all workers together.
 
 use evenkeel_config::parse_change;
 use evenkeel_core::Nanos;
@@ -121,9 +122,9 @@ fn flows_of_all_workers_leave_by_a_second_link_whoever_has_that() {
     let keys = "second_link = \"p2\"\nsecond_via = \"10.0.2.2\"";
     let link = |rest: &str| format!("[[link]]\nport = \"p2\"\nrate = \"50Mbit/s\"\n{rest}");
     // Its own admission is not asked: who comes by a second link has been let in.
-    let per_user = "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\n\
-                    user_flows = 1\nglobal_list = false\n";
-    for (rest, is_shared) in [(String::new(), true), (per_user.to_owned(), false)] {
+    let most_active = "discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\n\
+                       user_flows = 1\nglobal_list = false\nflushing = \"ramaf\"\n";
+    for (rest, is_shared) in [(String::new(), true), (most_active.to_owned(), false)] {
         let mut workers = bed(2, keys, &link(&rest));
         offer(&mut workers, 0..12, Nanos::from_millis(800));
         let (came, sent) = second(&mut workers, 0..20, Nanos::from_millis(400));
@@ -134,4 +135,67 @@ fn flows_of_all_workers_leave_by_a_second_link_whoever_has_that() {
         workers.iter_mut().rev().for_each(|worker| worker.pipeline.stop(worker.now));
         all(&mut workers);
     }
+}
+
+/// For so long each worker meets a new flow of the same user in each millisecond. How many flows
+/// all of them have let in, and refused for the user's quota.
+fn start(workers: &mut [Bed], time: Nanos, port: &mut u16) -> [u64; 2] {
+    let counts = |workers: &mut [Bed]| {
+        let mut sums = [0; 2];
+        for snapshot in all(workers) {
+            let admission = snapshot.link("p1").unwrap().admission.clone().unwrap();
+            sums[0] += admission.admissions;
+            sums[1] += admission.refused.get("user_quota").copied().unwrap_or(0);
+        }
+        sums
+    };
+    let before = counts(workers);
+    let end = workers[0].now + time;
+    while workers[0].now < end {
+        for worker in workers.iter_mut() {
+            *port += 1;
+            worker.send(0, 1, Udp { port: *port, payload: 18, ..Udp::default() });
+            worker.pass(Nanos::from_millis(1));
+        }
+    }
+    let after = counts(workers);
+    [0, 1].map(|at| after[at] - before[at])
+}
+
+#[test]
+fn a_user_starts_n_flows_at_all_workers_together_and_that_may_be_set_while_they_share() {
+    let mut workers = bed(2, "per_user = true\nuser_flows = 3", "");
+    let set = |workers: &mut [Bed], key: &str, value: &str| {
+        let change = parse_change(key, None, value, &[]).unwrap().on("p1");
+        for worker in workers {
+            worker.pipeline.change(worker.now, &change).unwrap();
+        }
+    };
+    let (second, port) = (Nanos::from_secs(1), &mut 10_000);
+    // Ten intervals, and one that has begun before.
+    let all_of = |admitted: u64, most: u64| (10 * most..=11 * most).contains(&admitted);
+    let [admitted, refused] = start(&mut workers, second, port);
+    assert!(all_of(admitted, 3) && refused == 2_000 - admitted, "{admitted}, {refused}");
+    for (key, value, most) in [
+        ("admission.user_flows", "5", 5),
+        ("admission.users", "50", 5),
+        ("admission.user_ipv4_prefix", "24", 5),
+    ] {
+        set(&mut workers, key, value);
+        let [admitted, refused] = start(&mut workers, second, port);
+        assert!(all_of(admitted, most), "{key}: {admitted}");
+        assert_eq!(admitted + refused, 2_000, "{key}");
+    }
+    set(&mut workers, "admission.per_user", "false");
+    assert_eq!(start(&mut workers, second, port), [2_000, 0]);
+    set(&mut workers, "admission.per_user", "true");
+    let [admitted, refused] = start(&mut workers, second, port);
+    assert!(all_of(admitted, 5), "{admitted}");
+    assert_eq!(admitted + refused, 2_000);
+    // Both have had some, and each tells its own.
+    let users = all(&mut workers).into_iter().map(|snapshot| {
+        let admission = snapshot.link("p1").unwrap().admission.clone().unwrap();
+        admission.users.iter().map(|user| user.flows).sum::<u64>()
+    });
+    assert!((1..=5).contains(&users.sum::<u64>()));
 }

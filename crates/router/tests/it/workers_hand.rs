@@ -28,9 +28,9 @@ fn links(list: &str) -> Vec<(&'static str, f64, String)> {
             link("shaper = { rate = \"20Mbit/s\", burst = \"2000B\" }\n"),
         ),
         (
-            "a limit per user",
+            "the most active flows",
             50.0,
-            link("discipline = { kind = \"pdrr\" }\n[link.admission]\nper_user = true\n"),
+            link("discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"\n"),
         ),
     ]
 }
