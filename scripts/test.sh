@@ -85,6 +85,8 @@ tests() {
   beside=$!
   part real | tee "$log"
   status=${PIPESTATUS[0]}
+  part after --tests | tee -a "$log"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
   wait "$beside" || status=1
   trap - INT TERM
   tee -a "$log" <"$virtual"

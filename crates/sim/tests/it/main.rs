@@ -5,7 +5,6 @@ mod fairdrop;
 mod fairdrop_sweep;
 mod golden;
 mod properties;
-mod published;
 mod short_queues;
 mod tcp;
 mod tcp_response;
