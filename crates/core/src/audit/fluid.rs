@@ -4,7 +4,9 @@
 //! fluid by weighted max-min, level by level: what generalised processor sharing does in that time
 //! if what came in the step was there from its beginning. While a class has something waiting in
 //! the fluid the step is exact; one that begins or ends in it is served too early by no more than
-//! came in it.
+//! came in it. One of which the link had nothing for a part of the step is behind by no more after
+//! it than before: what came after the pause was not there from the beginning, and such steps, one
+//! for each pause, would add up while the class loses packets.
 //!
 //! **What is lost** is lost in the fluid too, but only as far as the fluid holds as much as the
 //! link did when it dropped: a class that was served too slowly lost packets that the fluid would
@@ -74,6 +76,10 @@ impl Fluid {
         for ((share, moved), account) in self.shares.iter_mut().zip(moved).zip(accounts) {
             let lost = moved.lost.saturating_sub(moved.in_vain) as f64;
             let sent = moved.sent as f64;
+            if account.paused {
+                // What came after the pause was there from the beginning for the fluid only.
+                share.part = share.part.min(sent + (-share.lag).max(0.0));
+            }
             share.lag += share.part - sent;
             share.due += share.part;
             share.had += sent;

@@ -33,6 +33,8 @@ pub(super) struct Account {
     pub(super) in_vain: u64,
     /// What waited when a packet was last lost, that one included.
     pub(super) full: u64,
+    /// Nothing waited in the discipline at some time between the last two looks.
+    pub(super) paused: bool,
 }
 
 /// What is lost of a class between two looks, run by run: a run is what comes while no packet of
@@ -72,12 +74,12 @@ impl Runs {
         }
     }
 
-    /// The audit looks, while so much waits. What was lost in vain since the start.
-    fn look(&mut self, waits: Bytes) -> u64 {
+    /// The audit looks, while so much waits: what of an account stands here.
+    fn look(&mut self, waits: Bytes, account: Account) -> Account {
         let fits = self.fits.min(self.count * self.stands);
-        let in_vain = self.in_vain + self.all - fits;
+        let (in_vain, paused) = (self.in_vain + self.all - fits, self.stands == 0);
         *self = Self { stands: waits.0, in_vain, ..Self::default() };
-        in_vain
+        Account { in_vain, paused, ..account }
     }
 }
 
@@ -99,6 +101,7 @@ impl Account {
             lost: self.lost.saturating_sub(earlier.lost),
             in_vain: self.in_vain.saturating_sub(earlier.in_vain),
             full: self.full,
+            paused: self.paused,
         }
     }
 }
@@ -162,8 +165,10 @@ impl Ledger {
     pub(super) fn read(&mut self, qostat: &Qostat, into: &mut Vec<Account>) {
         into.clear();
         let mut runs = self.runs.iter_mut().flatten();
-        let mut in_vain =
-            |meter: &ClassMeter| runs.next().map_or(0, |runs| runs.look(meter.queue.bytes));
+        let mut complete = |meter: &ClassMeter, account| match runs.next() {
+            Some(runs) => runs.look(meter.queue.bytes, account),
+            None => account,
+        };
         let meters = qostat.classes().iter();
         if let Some(wire) = &mut self.wire {
             for (account, meter) in wire.iter_mut().zip(meters) {
@@ -171,14 +176,14 @@ impl Ledger {
                 if held(meter) == 0 || account.sent + account.lost > account.offered {
                     account.offered = account.sent + account.lost;
                 }
-                into.push(Account { in_vain: in_vain(meter), ..*account });
+                into.push(complete(meter, *account));
             }
             return;
         }
         into.extend(meters.zip(&self.full).map(|(meter, full)| {
             let (offered, sent) = (meter.in_bytes.0, meter.sent_bytes.0);
             let lost = offered.saturating_sub(sent).saturating_sub(meter.held_bytes().0);
-            Account { offered, sent, lost, in_vain: in_vain(meter), full: *full }
+            complete(meter, Account { offered, sent, lost, full: *full, ..Account::default() })
         }));
     }
 
