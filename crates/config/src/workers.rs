@@ -6,12 +6,10 @@
 //! worker's, and the others hand it their packets.
 
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::drop::FairDropConfig;
 
 use evenkeel_settings::read::{Fields, Reader};
 use thiserror::Error;
 
-use crate::control::LinkControl;
 use crate::model::{Io, LinkConfig, Mode, RouterConfig};
 
 /// The part of a link that several workers cannot share: the first one has the link for all.
@@ -38,18 +36,6 @@ pub enum WorkersError {
         /// Why it is one worker's.
         part: UnsharedPart,
     },
-    /// A link whose rate follows its line, and whose bits FairDrop shares.
-    #[error(
-        "link {0}: kind = \"latency\" works with FairDrop with workers = 1 only, or with bandwidth \
-         = false: each worker has its own part of FairDrop, and only the first one knows the rate"
-    )]
-    Follows(String),
-    /// Groups of FairDrop.
-    #[error(
-        "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's \
-         share of a link would count once for each worker"
-    )]
-    Groups,
 }
 
 /// Busy polling, where it is of use and does no harm.
@@ -103,27 +89,6 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
         "flushing = \"ramaf\" or \"rmaef\"",
         "which flows are the most active is known only where all of them are",
     ))
-}
-
-/// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all
-/// together, but without groups, and of links whose rates all of them know.
-///
-/// # Errors
-/// [`WorkersError::Groups`], [`WorkersError::Follows`].
-pub fn fairdrop_for_workers(
-    fairdrop: &FairDropConfig,
-    classes: usize,
-    links: &[LinkConfig],
-) -> Result<(), WorkersError> {
-    if !fairdrop.bandwidth {
-        return Ok(());
-    }
-    if fairdrop.is_grouped(classes) {
-        return Err(WorkersError::Groups);
-    }
-    let follows = |link: &&LinkConfig| matches!(link.control, Some(LinkControl::Latency(_)));
-    let link = links.iter().find(follows);
-    link.map_or(Ok(()), |link| Err(WorkersError::Follows(link.port.clone())))
 }
 
 impl RouterConfig {
@@ -182,9 +147,7 @@ impl RouterConfig {
                 return Err(WorkersError::Pinning { link: link.port.clone(), part });
             }
         }
-        self.fairdrop.as_ref().map_or(Ok(()), |fairdrop| {
-            fairdrop_for_workers(fairdrop, self.classes.len(), &self.links)
-        })
+        Ok(())
     }
 }
 
@@ -207,15 +170,7 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
         reader.fail_at(section, "cpu", message);
     }
-    if let Err(error @ (WorkersError::Pinning { .. } | WorkersError::Follows(_))) =
-        config.check_workers()
-    {
+    if let Err(error) = config.check_workers() {
         reader.fail_at(section, "workers", error.to_string());
-    }
-    if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
-        && let Err(error @ WorkersError::Groups) =
-            fairdrop_for_workers(fairdrop, config.classes.len(), &config.links)
-    {
-        reader.fail_at(fields, "groups", error.to_string());
     }
 }

@@ -389,10 +389,9 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     });
     for (wrong, says) in [
         (
-            format!(
-                "{TWO_WORKERS}control = {{ kind = \"latency\", max = \"20Mbit/s\" }}\n[fairdrop]\n"
-            ),
-            "kind = \"latency\" works with FairDrop with workers = 1 only",
+            TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 } }", "pdrr\" }")
+                + "[link.admission]\nflushing = \"ramaf\"\npinning = true\n",
+            "pinning does not work with several workers on this link",
         ),
         (
             TWO_WORKERS.replace("workers = 2", "workers = 2\nseed = 1"),

@@ -153,10 +153,6 @@ fn a_rate_follows_a_line_within_its_bounds() {
             whole.replace(", max = \"50Mbit/s\"", "") + " }",
             "control.max: this required key is missing",
         ),
-        (
-            format!("{whole} }}\n[router]\nworkers = 2\n[fairdrop]"),
-            "works with FairDrop with workers = 1 only",
-        ),
     ] {
         let error = parse(&body).unwrap_err();
         assert!(error.contains(wanted) && error.starts_with("r.toml:"), "{error}\nlacks\n{wanted}");

@@ -317,13 +317,9 @@ fn refused(text: &str, key: &str, line: usize, says: &str) {
 
 #[test]
 fn what_several_workers_cannot_share_is_refused_with_its_line() {
-    let one = "workers = 1 only";
     let link = |rest: &str| {
         format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}")
     };
-    let latency = "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }";
-    let latency = format!("{latency}\n[fairdrop]\n");
-    refused(&link(&latency), "router.workers", 2, one);
     let pinning = "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"\n\
                    pinning = true";
     refused(&link(pinning), "router.workers", 2, "pinning does not work with several workers");
@@ -334,7 +330,7 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"ramaf\"",
         "discipline = { kind = \"pdrr\" }\n[link.admission]\nflushing = \"rmaef\"",
         "shaper = { rate = \"1Mbit/s\", burst = \"3KiB\" }",
-        "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }",
+        "control = { kind = \"latency\", min = \"1Mbit/s\", max = \"1Gbit/s\" }\n[fairdrop]\n",
         "discipline = { kind = \"pfq\" }",
     ] {
         let text = format!("{}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n", link(rest));
@@ -384,7 +380,8 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         }
     }
     let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
-    refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);
+    let groups = "[fairdrop]\ngroups = \"class\"\n[[port]]\nname = \"a\"\ninterface = \"eth0\"";
+    RouterConfig::parse(&format!("{classes}{groups}"), "r.toml").unwrap();
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");
     refused("[router]\nworkers = 2\ncpus = [1]", "router.cpus", 3, "one for each");
     refused("[router]\nworkers = 65", "router.workers", 2, "1 to 64");

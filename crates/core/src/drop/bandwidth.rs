@@ -18,17 +18,18 @@
 //!
 //! Several workers that send on one link judge together: see `together.rs`.
 //!
-//! Complexity: as the shadow's; with several workers, a batch reads three cells of each. Lengths
-//! count what the wire takes: header, check sequence, preamble and gap included.
+//! Complexity: as the shadow's; with several workers, a batch reads three cells of each for each
+//! group, and a packet writes as many. Lengths count what the wire takes: header, check sequence,
+//! preamble and gap included.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::config::{BandwidthConfig, FlowTableConfig, ShareId};
 use super::shadow::FlowView;
-use super::shadow::{FRACTION, Looked, Shadow};
+use super::shadow::{FRACTION, Group, Looked, MAX_CREDIT, Shadow};
 use super::table::Ticket;
-use super::together::{Elsewhere, SharedShadow};
-use crate::out_of_range::within;
+use super::together::{Known, SharedShadow, level};
 use crate::reason::Reason;
 use crate::settings::SettingError;
 use crate::units::{BitRate, Bytes, Nanos};
@@ -82,8 +83,12 @@ pub struct BandwidthFairDrop {
     buffer: u128,
     /// The workers' shadows of the link, and whose this is.
     peers: Option<(Arc<SharedShadow>, usize)>,
-    /// What the others have, as of this batch.
-    elsewhere: Elsewhere,
+    /// What is known of each of the others, as of this batch: group by group.
+    elsewhere: Vec<Known>,
+    /// What is left there of all that.
+    work_elsewhere: u128,
+    /// By group, what has come here, wrapping.
+    came: Vec<u64>,
     judged: u64,
     charged: u64,
     refused: u64,
@@ -101,8 +106,8 @@ impl BandwidthFairDrop {
         config.check()?;
         let shadow = Shadow::new(&config.table);
         let buffer = u128::from(config.buffer.0 * 8) << FRACTION;
-        let elsewhere = Elsewhere::default();
         let (last, rest, peers) = (None, 0, None);
+        let (elsewhere, came) = (Vec::new(), Vec::new());
         Ok(Self {
             config,
             shadow,
@@ -111,6 +116,8 @@ impl BandwidthFairDrop {
             buffer,
             peers,
             elsewhere,
+            work_elsewhere: 0,
+            came,
             judged: 0,
             charged: 0,
             refused: 0,
@@ -118,14 +125,14 @@ impl BandwidthFairDrop {
     }
 
     /// From now on it judges for one of several workers that send on the link: its flows have their
-    /// shares of it among all of theirs.
-    ///
-    /// # Errors
-    /// It has groups: their weights would count once for each worker.
-    pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) -> Result<(), SettingError> {
-        within("groups", self.shadow.groups.len() as u64, (1, 1, "groups"))?;
+    /// shares of it among all of theirs. The first worker, 0, says the rate.
+    pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) {
+        shadows.tell_rate(worker, self.config.rate);
+        let groups = self.shadow.groups.len();
+        self.elsewhere = alloc::vec![Known::default(); shadows.others() * groups];
+        // What came before is known to the others.
+        self.came = (0..groups).map(|group| shadows.said(worker, group).came).collect();
         self.peers = Some((shadows, worker));
-        Ok(())
     }
 
     /// Before the first [`judge`](Self::judge) of a batch: the shadow is served up to `now`. The
@@ -134,40 +141,70 @@ impl BandwidthFairDrop {
         let last = self.last.replace(now).unwrap_or(now);
         // More than an hour empties everything that fits.
         let time = now.saturating_sub(last).0.min(3_600 * Nanos::SECOND.0);
+        if let Some(rate) = self.peers.as_ref().and_then(|(shadows, _)| shadows.rate()) {
+            self.config.rate = rate;
+        }
         let per_time =
             (u128::from(self.config.rate.0) * u128::from(self.config.theta.0)) << FRACTION;
-        let mut work = per_time * u128::from(time);
-        let own = self.shadow.weights();
-        if let Some((shadows, worker)) = &self.peers {
-            let rate =
-                (u128::from(self.config.rate.0) * u128::from(self.config.theta.0) / 1_000) as u64;
-            self.elsewhere = shadows.elsewhere(*worker, now, rate, own);
-            // Divided first, so that nothing overflows: what is lost is far below a bit.
-            work = work / u128::from((own + self.elsewhere.weights).max(1)) * u128::from(own);
-        }
-        work += u128::from(self.rest);
+        let work = per_time * u128::from(time) + u128::from(self.rest);
         self.rest = (work % SCALE) as u64;
-        self.shadow.drain(u64::try_from(work / SCALE).unwrap_or(u64::MAX));
-        let threshold = self.config.threshold.0 << (3 + FRACTION);
-        let weights = (self.shadow.weights() + self.elsewhere.weights).max(1);
-        if let Some((shadows, worker)) = &self.peers {
-            shadows.tell(
-                *worker,
-                now,
-                self.shadow.weights(),
-                (self.shadow.work() >> FRACTION) as u64,
-            );
+        let work = work / SCALE;
+        if self.peers.is_some() {
+            self.serve_part(now, work);
+        } else {
+            self.shadow.drain(u64::try_from(work).unwrap_or(u64::MAX));
         }
-        let groups = self.shadow.groups.len();
-        for group in &mut self.shadow.groups {
-            let due = match groups {
-                1 => self.buffer / u128::from(weights),
-                _ => {
-                    self.buffer * u128::from(group.weight)
-                        / u128::from(weights * group.weights.max(1))
-                }
-            };
-            group.limit = threshold.max(u64::try_from(due).unwrap_or(u64::MAX));
+        let threshold = self.config.threshold.0 << (3 + FRACTION);
+        let groups = 0..self.shadow.groups.len();
+        let backlogged = groups.clone().filter(|at| self.weights(*at) > 0);
+        let total = backlogged.map(|at| self.shadow.groups[at].weight).sum::<u64>().max(1);
+        for at in groups {
+            let group = &self.shadow.groups[at];
+            let all = u128::from(total) * u128::from(self.weights(at).max(1));
+            let due = self.buffer * u128::from(group.weight) / all;
+            self.shadow.groups[at].limit = threshold.max(u64::try_from(due).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// What the backlogged flows of a group weigh, at all workers.
+    fn weights(&self, group: usize) -> u64 {
+        let others = self.elsewhere.len() / self.shadow.groups.len();
+        let elsewhere = self.elsewhere[group * others..][..others].iter().map(Known::backlogged);
+        self.shadow.groups[group].weights + elsewhere.sum::<u64>()
+    }
+
+    /// Of `work`, which the link had for all workers since the last batch, serves what the flows of
+    /// this one are due.
+    fn serve_part(&mut self, now: Nanos, work: u128) {
+        let Self { shadow, peers: Some((shadows, worker)), elsewhere, work_elsewhere, .. } = self
+        else {
+            return;
+        };
+        let others = shadows.others();
+        for at in 0..shadow.groups.len() {
+            shadows.hear(*worker, at, &mut elsewhere[at * others..][..others]);
+        }
+        let needs = |(at, group): (usize, &Group)| {
+            let elsewhere = elsewhere[at * others..][..others].iter();
+            let needs = elsewhere.map(|known| u128::from(known.needs)).sum::<u128>();
+            (group.weight, group.backlog + needs)
+        };
+        let of_groups = level(work, shadow.groups.iter().enumerate().map(needs));
+        shadows.tell_time(*worker, now);
+        *work_elsewhere = 0;
+        for at in 0..shadow.groups.len() {
+            let group = &shadow.groups[at];
+            let elsewhere = &mut elsewhere[at * others..][..others];
+            let needs = elsewhere.iter().map(|known| (known.weights, known.needs.into()));
+            let needs = needs.chain([(group.weights, group.backlog)]);
+            let level = level(of_groups * u128::from(group.weight), needs);
+            let part = group.backlog.min(level * u128::from(group.weights));
+            shadow.serve(at, part.min(u128::from(MAX_CREDIT)) as u64);
+            shadows.tell(*worker, at, shadow.groups[at].told(self.came[at]));
+            for known in elsewhere {
+                known.served(level);
+                *work_elsewhere += u128::from(known.needs);
+            }
         }
     }
 
@@ -181,8 +218,7 @@ impl BandwidthFairDrop {
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
         let Looked { index, ahead, limit } = self.shadow.look(flow_hash, share);
         self.judged += 1;
-        let elsewhere = u128::from(self.elsewhere.work) << FRACTION;
-        if ahead <= limit || self.shadow.work() + elsewhere <= self.buffer {
+        if ahead <= limit || self.shadow.work() + self.work_elsewhere <= self.buffer {
             return Ok(Ticket::of(index, ahead, false));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
@@ -197,6 +233,11 @@ impl BandwidthFairDrop {
         self.charged += 1;
         let work = wire_len.0.min(1 << 20) << (3 + FRACTION);
         self.shadow.charge_looked_up(ticket.index(), ticket.ahead(), work);
+        if let Some((shadows, worker)) = &self.peers {
+            let group = usize::from(self.shadow.share(ticket.index()).group);
+            self.came[group] = self.came[group].wrapping_add(work);
+            shadows.tell(*worker, group, self.shadow.groups[group].told(self.came[group]));
+        }
     }
 
     /// [`judge`](Self::judge) and [`charge`](Self::charge) in one.
@@ -220,6 +261,9 @@ impl BandwidthFairDrop {
         self.begin_batch(now);
         self.buffer = u128::from(changed.buffer.0 * 8) << FRACTION;
         self.config = changed;
+        if let Some((shadows, worker)) = &self.peers {
+            shadows.tell_rate(*worker, self.config.rate);
+        }
         Ok(())
     }
 

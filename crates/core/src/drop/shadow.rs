@@ -52,6 +52,7 @@ use alloc::vec::Vec;
 use super::config::{FlowTableConfig, ProcessingClass, ShareId};
 use super::departures::Departures;
 use super::table::{Flow, IDLE, Table};
+use super::together::Backlog;
 use crate::out_of_range::within;
 use crate::settings::SettingError;
 
@@ -75,7 +76,7 @@ pub struct FlowView {
 /// Bits of fraction of work and of virtual time.
 pub(super) const FRACTION: u32 = 16;
 /// The longest credit that is told apart from more: seven minutes of a core at 2.6 GHz.
-const MAX_CREDIT: u64 = 1 << (40 + FRACTION);
+pub(super) const MAX_CREDIT: u64 = 1 << (40 + FRACTION);
 
 #[derive(Clone, Debug)]
 pub(super) struct Group {
@@ -92,7 +93,7 @@ pub(super) struct Group {
     /// What is charged to a flow that is further ahead is not held against it.
     pub(super) cap: u64,
     /// Work of all its flows together.
-    backlog: u128,
+    pub(super) backlog: u128,
     /// Work that it was given and that is too little to move the clock by one.
     rest: u64,
     departures: Departures,
@@ -111,6 +112,12 @@ impl Group {
             rest: 0,
             departures: Departures::new(),
         }
+    }
+
+    /// What the other workers are told of it, with what has come.
+    pub(super) fn told(&self, came: u64) -> Backlog {
+        let work = u64::try_from(self.backlog).unwrap_or(u64::MAX);
+        Backlog { weights: self.weights, work, came }
     }
 }
 

@@ -1,73 +1,166 @@
 //! The shadow systems of several workers that send on one link as one.
 //!
 //! Each worker's shadow holds the flows that it meets. What each flow is due depends on all: the
-//! fluid serves every backlogged flow of every worker alike, by weight. So each worker says how
-//! much weight is backlogged in its shadow and how much work, and is served the part of the link's
-//! rate that its weight is of all; a flow's part of the buffer is told in the same way. There is no
-//! lock and no waiting: each worker writes three cells of its own per batch and reads those of the
-//! others.
+//! fluid serves every backlogged group of any worker by weight, and in it every backlogged flow of
+//! every worker alike, by weight. So each worker says how much weight of each group is backlogged
+//! in its shadow, how much work, and how much has come. Whoever begins a batch fills what the link
+//! could send since its last one into its own backlogs and those of the others, by weighted
+//! max-min: a group, or a worker's flows in it, that need less than their part leave the rest to
+//! the others. There is no lock and no waiting: each worker writes cells of its own, three for a
+//! packet and some for a batch, and reads those of the others.
 //!
-//! A worker that has nothing to do writes nothing: what it said last counts for as long as its part
-//! of the rate would have taken to serve it.
+//! **What others need.** A worker may begin many batches while another begins one. So what the
+//! other needs is what was left of it when it was last looked at and what has come since, though it
+//! may be through with it by now; or what it says, if that is more. What it is served here is left
+//! out the next time, and what it does not have any more is forgotten. One that has nothing to do
+//! says nothing, and is through when it has been served here.
 //!
-//! Bound: what a shadow misses of its share is what weights change within a batch; packets of the
-//! others since their last batch are not seen yet. Not implemented: groups, whose weights count
-//! once however many workers their flows are on.
+//! **The rate** is what the first worker says, which alone knows it where it follows a line.
+//!
+//! Bound: what a shadow misses of its share is what backlogs change within a batch. The flows of a
+//! group at another worker are taken for one: what some of them do not need the others there have.
 
 use alloc::vec::Vec;
 
+use super::config::FlowTableConfig;
 use crate::share::{MAX_WORKERS, Row};
-use crate::units::Nanos;
+use crate::units::{BitRate, Nanos};
 
-const WEIGHTS: usize = 0;
-const WORK: usize = 1;
-const AT: usize = 2;
+/// Who says the rate.
+const FIRST: usize = 0;
+/// The cell of when a worker last began a batch; three for each group follow.
+const AT: usize = 0;
+const CELLS: usize = 3;
 
 /// What the workers' shadows of one link say of themselves.
 #[derive(Debug)]
-pub struct SharedShadow(Vec<Row>);
+pub struct SharedShadow {
+    /// Bits per second; 0: not said.
+    rate: Row,
+    workers: Vec<Row>,
+}
 
-/// What backlogged flows elsewhere weigh, and their work in bits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Elsewhere {
+/// The flows of a group at a worker, in work as the shadow counts it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Backlog {
+    /// What its backlogged flows weigh.
     pub(super) weights: u64,
+    /// What of them waits.
     pub(super) work: u64,
+    /// What has come, wrapping.
+    pub(super) came: u64,
+}
+
+/// What one worker knows of a group at another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// What it said last, and when it had begun a batch; `None`: nothing was heard of it.
+    said: Option<(u64, Backlog)>,
+    /// What its backlogged flows weigh.
+    pub(super) weights: u64,
+    /// What is to be served of it; between batches, what is left of that.
+    pub(super) needs: u64,
+}
+
+impl Known {
+    /// It says this now, of a batch that began at `at`.
+    fn hear(&mut self, at: u64, says: Backlog) {
+        let came = self.said.map_or(says.work, |(_, said)| says.came.wrapping_sub(said.came));
+        let left = self.needs.saturating_add(came);
+        let is_new = self.said != Some((at, says));
+        self.needs = if is_new { left.max(says.work) } else { left };
+        // It may be through already with what came.
+        self.weights = if says.weights > 0 { says.weights } else { self.weights.max(1) };
+        self.said = Some((at, says));
+    }
+
+    /// Each unit of its weight has had so much of what it needs.
+    pub(super) fn served(&mut self, level: u128) {
+        let served = u128::from(self.needs).min(level * u128::from(self.weights));
+        let says = self.said.map_or(0, |(_, said)| said.work);
+        self.needs = (self.needs - served as u64).min(says);
+    }
+
+    /// What it weighs, if anything of it waits.
+    pub(super) fn backlogged(&self) -> u64 {
+        if self.needs > 0 { self.weights } else { 0 }
+    }
 }
 
 impl SharedShadow {
     /// Of so many workers, at most [`MAX_WORKERS`]; nothing is backlogged.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self((0..workers.clamp(1, MAX_WORKERS)).map(|_| Row::new(3)).collect())
+        let cells = 1 + CELLS * FlowTableConfig::MAX_GROUPS;
+        let rows = (0..workers.clamp(1, MAX_WORKERS)).map(|_| Row::new(cells));
+        Self { rate: Row::new(1), workers: rows.collect() }
     }
 
-    /// `worker` has this backlog at `now`.
-    pub(super) fn tell(&self, worker: usize, now: Nanos, weights: u64, work: u64) {
-        let row = &self.0[worker];
-        row.set(AT, now.0);
-        row.set(WORK, work);
-        row.set(WEIGHTS, weights);
+    /// A worker sends by this rate: that of the first one counts.
+    pub(super) fn tell_rate(&self, worker: usize, rate: BitRate) {
+        if worker == FIRST {
+            self.rate.set(0, rate.0);
+        }
     }
 
-    /// What the others have at `now`, in a fluid that serves `rate` bits per second to all; `own`:
-    /// weights of `worker` itself.
-    pub(super) fn elsewhere(&self, worker: usize, now: Nanos, rate: u64, own: u64) -> Elsewhere {
-        let others =
-            || self.0.iter().enumerate().filter(|(other, _)| *other != worker).map(|(_, row)| row);
-        let all: u64 = others().map(|row| row.get(WEIGHTS)).fold(own, u64::saturating_add);
-        others().fold(Elsewhere::default(), |sum, row| {
-            let weights = row.get(WEIGHTS);
-            let passed = u128::from(now.0.saturating_sub(row.get(AT)));
-            let bits = u128::from(rate) * passed / 1_000_000_000 * u128::from(weights)
-                / u128::from(all.max(1));
-            let left = u128::from(row.get(WORK)).saturating_sub(bits) as u64;
-            match left {
-                0 => sum,
-                left => Elsewhere {
-                    weights: sum.weights + weights,
-                    work: sum.work.saturating_add(left),
-                },
+    /// By what rate the link is served, if that was said.
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        Some(BitRate(self.rate.get(0))).filter(|rate| rate.0 > 0)
+    }
+
+    /// How many other workers there are.
+    pub(super) fn others(&self) -> usize {
+        self.workers.len() - 1
+    }
+
+    /// `worker` begins a batch at `now`.
+    pub(super) fn tell_time(&self, worker: usize, now: Nanos) {
+        self.workers[worker].set(AT, now.0);
+    }
+
+    /// `worker` has this of a group.
+    #[inline]
+    pub(super) fn tell(&self, worker: usize, group: usize, backlog: Backlog) {
+        let (row, at) = (&self.workers[worker], 1 + CELLS * group);
+        row.set(at, backlog.weights);
+        row.set(at + 1, backlog.work);
+        row.set(at + 2, backlog.came);
+    }
+
+    /// What a worker said last of a group.
+    pub(super) fn said(&self, worker: usize, group: usize) -> Backlog {
+        let (row, at) = (&self.workers[worker], 1 + CELLS * group);
+        Backlog { weights: row.get(at), work: row.get(at + 1), came: row.get(at + 2) }
+    }
+
+    /// What is `known` to `worker` of a group at each of the others, as they say it now.
+    pub(super) fn hear(&self, worker: usize, group: usize, known: &mut [Known]) {
+        let others = (0..self.workers.len()).filter(|other| *other != worker);
+        for (other, known) in others.zip(known) {
+            known.hear(self.workers[other].get(AT), self.said(other, group));
+        }
+    }
+}
+
+/// The level of weighted max-min: of `capacity` everybody has what it needs, or this for each unit
+/// of its weight. Who wants something is (weight, need).
+pub(super) fn level(capacity: u128, wanting: impl Iterator<Item = (u64, u128)> + Clone) -> u128 {
+    let mut level = 0;
+    loop {
+        let (mut left, mut weights) = (capacity, 0);
+        for (weight, need) in wanting.clone() {
+            if need <= level * u128::from(weight) {
+                left = left.saturating_sub(need);
+            } else {
+                weights += u128::from(weight);
             }
-        })
+        }
+        // Who is content now may leave something to the others.
+        match left.checked_div(weights) {
+            Some(higher) if higher > level => level = higher,
+            Some(_) => return level,
+            // 2^64 units of work for each unit of weight are more than anybody has.
+            None => return 1 << 64,
+        }
     }
 }

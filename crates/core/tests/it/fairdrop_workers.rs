@@ -25,13 +25,19 @@ struct Bed {
 
 impl Bed {
     fn new(workers: usize, flows: &[Flow], weights: &[u16]) -> Self {
+        let shares: Vec<_> =
+            weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
+        Self::grouped(workers, flows, &shares, &[1])
+    }
+
+    /// With rows of shares, and groups by weight.
+    fn grouped(workers: usize, flows: &[Flow], shares: &[Share], groups: &[u16]) -> Self {
         let shadow = Arc::new(SharedShadow::new(workers));
         let mut config = BandwidthConfig::new(RATE);
-        config.table.shares =
-            weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
+        (config.table.shares, config.table.groups) = (shares.to_vec(), groups.to_vec());
         let dropper = |worker| {
             let mut dropper = BandwidthFairDrop::new(config.clone()).unwrap();
-            dropper.share(Arc::clone(&shadow), worker).unwrap();
+            dropper.share(Arc::clone(&shadow), worker);
             dropper
         };
         Self {
@@ -117,16 +123,92 @@ fn weights_hold_over_workers_and_what_one_does_not_use_is_the_others() {
     near(&bed.rates(&[]), &[25.0, 50.0, 25.0], 0.03);
 }
 
+/// Each worker alone has less than the link carries, and may be through with all of it when it
+/// begins a batch.
 #[test]
-fn below_capacity_nothing_is_refused_and_groups_are() {
+fn a_flow_at_each_worker_has_its_share_of_a_link_that_no_worker_fills_alone() {
+    for offered in [&[90.0, 90.0][..], &[60.0, 60.0], &[20.0, 90.0], &[30.0, 45.0, 60.0]] {
+        let flows: Vec<_> = offered.iter().zip(0..).map(|(mbps, at)| Flow(at, *mbps, 0)).collect();
+        let demands: Vec<_> = offered.iter().map(|mbps| (*mbps, 1.0)).collect();
+        let mut bed = Bed::new(flows.len(), &flows, &[1]);
+        near(&bed.rates(&[]), &max_min(100.0, &demands), 0.03);
+    }
+}
+
+#[test]
+fn below_capacity_nothing_is_refused() {
     let flows = [Flow(0, 60.0, 0), Flow(1, 35.0, 0)];
     let mut bed = Bed::new(2, &flows, &[1]);
     near(&bed.rates(&[]), &[60.0, 35.0], 0.001);
     assert!(bed.droppers.iter().all(|dropper| dropper.view().refused == 0));
+}
 
-    let mut config = BandwidthConfig::new(RATE);
-    config.table.groups = vec![1, 2];
-    let mut grouped = BandwidthFairDrop::new(config).unwrap();
-    let error = grouped.share(Arc::new(SharedShadow::new(2)), 0).unwrap_err();
-    assert!(error.to_string().contains("groups"), "{error}");
+/// A row of shares of weight 1 for each of so many groups.
+fn of_groups(groups: u8) -> Vec<Share> {
+    (0..groups).map(|group| Share { weight: 1, group }).collect()
+}
+
+/// Of groups by weight, and in each of its flows: what they offer, by group.
+fn two_levels(weights: &[u16], offered: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let all = |flows: &Vec<f64>| flows.iter().sum::<f64>();
+    let groups: Vec<_> =
+        offered.iter().map(all).zip(weights.iter().map(|w| f64::from(*w))).collect();
+    let inside = |(part, flows): (f64, &Vec<f64>)| {
+        max_min(part, &flows.iter().map(|mbps| (*mbps, 1.0)).collect::<Vec<_>>())
+    };
+    max_min(100.0, &groups).into_iter().zip(offered).map(inside).collect()
+}
+
+/// By group and worker, how many flows; each offers 9 Mbit/s, or 1.5.
+#[test]
+fn groups_have_their_shares_whatever_workers_their_flows_are_on() {
+    let spreads: [&[[usize; 4]]; 4] = [
+        &[[20, 0, 0, 0], [0, 20, 0, 0]],
+        &[[30, 1, 0, 0], [1, 3, 0, 0], [10, 10, 0, 0]],
+        &[[1, 2, 10, 20], [20, 10, 2, 1], [0, 0, 0, 12]],
+        // The second one takes less than its share: the others have the rest.
+        &[[8, 8, 0, 0], [1, 1, 0, 0], [0, 16, 0, 0]],
+    ];
+    for spread in spreads {
+        let weights = &[1, 2, 1][..spread.len()];
+        let (mut flows, mut offered) = (Vec::new(), Vec::new());
+        for (group, workers) in spread.iter().enumerate() {
+            let of = |(worker, count): (usize, &usize)| {
+                (0..*count)
+                    .map(move |n| Flow(worker, if n % 4 == 3 { 1.5 } else { 9.0 }, group as u8))
+            };
+            let here: Vec<_> = workers.iter().enumerate().flat_map(of).collect();
+            offered.push(here.iter().map(|Flow(_, mbps, _)| *mbps).collect());
+            flows.extend(here);
+        }
+        let rows = of_groups(spread.len() as u8);
+        let mut bed = Bed::grouped(4, &flows, &rows, weights);
+        near(&bed.rates(&[]), &two_levels(weights, &offered).concat(), 0.05);
+    }
+}
+
+/// A group whose worker stands still is told of no more, and the others have its share.
+#[test]
+fn what_a_group_had_at_a_worker_that_has_nothing_to_do_is_the_others() {
+    let flows = [Flow(0, 90.0, 0), Flow(1, 90.0, 1), Flow(1, 90.0, 2)];
+    let mut bed = Bed::grouped(2, &flows, &of_groups(3), &[2, 1, 1]);
+    near(&bed.rates(&[]), &[50.0, 25.0, 25.0], 0.03);
+    near(&bed.rates(&[0])[1..], &[50.0, 50.0], 0.03);
+    near(&bed.rates(&[]), &[50.0, 25.0, 25.0], 0.03);
+}
+
+/// Where a rate follows a line only the first worker knows it.
+#[test]
+fn all_judge_by_the_rate_that_the_first_worker_says() {
+    let flows = [Flow(0, 90.0, 0), Flow(1, 90.0, 0)];
+    let mut bed = Bed::new(2, &flows, &[1]);
+    near(&bed.rates(&[]), &[50.0, 50.0], 0.03);
+    let now = bed.now;
+    bed.droppers[0].set_rate(now, BitRate::from_mbps(30)).unwrap();
+    near(&bed.rates(&[]), &[15.0, 15.0], 0.03);
+    // What another one was told does not count.
+    let now = bed.now;
+    bed.droppers[1].set_rate(now, RATE).unwrap();
+    near(&bed.rates(&[]), &[15.0, 15.0], 0.03);
+    assert_eq!(bed.droppers[1].config().rate, BitRate::from_mbps(30));
 }

@@ -9,7 +9,7 @@ use evenkeel_core::settings::{self, Settings as _};
 use super::fairdrop::{FairDrop, Machine};
 use super::hand::Hand;
 use super::packet::BURST;
-use super::{Pipeline, Settings, sharing};
+use super::{Pipeline, sharing};
 use crate::error::CommandError;
 
 impl Pipeline {
@@ -117,8 +117,6 @@ impl Pipeline {
         let mut config = known.cloned().unwrap_or_else(FairDropConfig::off);
         let classes = self.settings.classes().len();
         config.set_live(change, classes as u16).map_err(CommandError::FairDrop)?;
-        let Settings { shares, links, .. } = &self.settings;
-        sharing::check_fairdrop(shares.as_ref(), &config, classes, links)?;
         if let (Some(fairdrop), "rule") = (&mut self.fairdrop, change.key) {
             return fairdrop.set_rule(&config).map_err(CommandError::FairDrop);
         }

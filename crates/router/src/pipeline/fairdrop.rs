@@ -88,7 +88,7 @@ impl FairDrop {
         };
         let mut dropper = BandwidthFairDrop::new(self.config.link(self.classes.len(), rate))?;
         if let Some(shares) = &self.shares {
-            dropper.share(shares.shadow(at), shares.worker())?;
+            dropper.share(shares.shadow(at), shares.worker());
         }
         Ok(Some(dropper))
     }
@@ -152,6 +152,11 @@ impl FairDrop {
     /// Whether subscribers share the cycles, and not flows.
     pub(super) fn is_by_subscriber(&self) -> bool {
         self.config.on && self.config.groups == Groups::Subscriber
+    }
+
+    /// By what rate a link is judged.
+    pub(super) fn rate(&self, at: usize) -> Option<BitRate> {
+        Some(self.links.get(at)?.as_ref()?.config().rate)
     }
 
     /// A link has another rate.

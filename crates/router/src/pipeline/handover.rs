@@ -369,7 +369,8 @@ impl Pipeline {
             // Lists of another size cannot be made from the old ones: then the new ones stay.
             if old.config() == fresh.config() || old.set(now, fresh.config().clone()).is_ok() {
                 // There may be other workers now, or none.
-                let (shares, seed) = (self.settings.shares.as_ref(), self.settings.seed);
+                let shares = self.settings.shares.as_ref();
+                let seed = self.settings.seed.wrapping_add(at as u64);
                 let users = shares.and_then(|shares| shares.users(at, fresh.config(), seed));
                 old.share(shares.and_then(|shares| shares.admission(at)));
                 old.share_users(users);

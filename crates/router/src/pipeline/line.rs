@@ -350,6 +350,8 @@ impl Pipeline {
                 let core = Core { rate: Some(step.to), ..self.settings.links[at].core };
                 self.set_line_rate(now, at, core);
             }
+            // One that was built meanwhile knows the configured rate.
+            self.judge_by_line_rate(now, at);
         }
         self.note_due();
     }
@@ -365,10 +367,16 @@ impl Pipeline {
         let (link, mut egress) = self.outgoing(at);
         // What lies within the bounds that were checked is taken.
         let _ = link.reconfigure(now, core, &mut egress);
-        if let Some(fairdrop) = &mut self.fairdrop {
-            let _ = fairdrop.set_rate(now, at, core.rate);
-        }
+        self.judge_by_line_rate(now, at);
         self.tell(now, at);
+    }
+
+    /// FairDrop of the bits of a link judges by the rate that this has now.
+    fn judge_by_line_rate(&mut self, now: Nanos, at: usize) {
+        let rate = self.ports[at].link.config().rate;
+        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|known| known.rate(at) != rate) {
+            let _ = fairdrop.set_rate(now, at, rate);
+        }
     }
 
     /// When a rate may change next.

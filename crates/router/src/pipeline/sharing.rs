@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use evenkeel_config::workers::{fairdrop_for_workers, unshared_part};
+use evenkeel_config::workers::unshared_part;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::drop::{FairDropConfig, SharedShadow};
+use evenkeel_core::drop::SharedShadow;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::share::{SharedLink, Users};
 
@@ -194,18 +194,5 @@ pub(super) fn check_link(
         ))),
         // It stays the first worker's: that is right for every link, if slower.
         _ => Ok(()),
-    }
-}
-
-/// Whether a worker with these shares can have FairDrop like this.
-pub(super) fn check_fairdrop(
-    shares: Option<&WorkerShares>,
-    fairdrop: &FairDropConfig,
-    classes: usize,
-    links: &[LinkConfig],
-) -> Result<(), CommandError> {
-    match shares {
-        None => Ok(()),
-        Some(_) => Ok(fairdrop_for_workers(fairdrop, classes, links)?),
     }
 }

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_net::MacAddr;
+use evenkeel_router::snapshot::ClassSnapshot;
 
-use crate::common::{Bed, Udp, echo, host_mac, router_mac, udp, v4};
+use crate::common::{Bed, Udp, echo, host_mac, router_mac, set_fairdrop, udp, v4};
 
 const MS: Nanos = Nanos(1_000_000);
 const CONTROL: &str = "control = { kind = \"latency\", min = \"2Mbit/s\", max = \"50Mbit/s\"";
@@ -162,6 +163,40 @@ fn a_link_of_several_workers_follows_its_line_by_replies_that_come_to_any_of_the
         bed.pipeline.change(bed.now, &off).unwrap();
     }
     assert_eq!(line.rate_of("p0"), 20_000_000);
+}
+
+/// FairDrop refuses what the line does not carry, so that the queue of the link need not.
+#[test]
+fn fairdrop_of_bits_judges_by_the_rate_that_is_followed() {
+    for workers in [1, 3] {
+        let mut line = routed(workers, "[fairdrop]\ncpu = false\n");
+        // What FairDrop refused, and what found the queue of the link full.
+        let dropped = |line: &mut Line| {
+            let mut sums = [0; 2];
+            for bed in &mut line.beds {
+                let seen = bed.snapshot();
+                sums[0] += seen.fairdrop.as_ref().unwrap().links[0].refused;
+                let classes = &seen.link("p0").unwrap().classes;
+                sums[1] += classes.iter().map(ClassSnapshot::dropped_total).sum::<u64>();
+            }
+            sums
+        };
+        line.carries(6, 4_000);
+        // Built anew, by the configured rate, while the link has another.
+        for change in [false, true] {
+            for bed in &mut line.beds {
+                if change {
+                    set_fairdrop(bed, "theta", "0.98").unwrap();
+                }
+            }
+            line.carries(6, 500);
+            let before = dropped(&mut line);
+            line.carries(6, 2_000);
+            let after = dropped(&mut line);
+            let [refused, full] = [0, 1].map(|at| after[at] - before[at]);
+            assert!(refused > 5_000 && full * 20 < refused, "{workers}: {refused} {full}");
+        }
+    }
 }
 
 /// The line of another port than the link's: that port's link is the first worker's as well.
