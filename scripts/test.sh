@@ -88,6 +88,8 @@ tests() {
   part after --tests | tee -a "$log"
   [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
   wait "$beside" || status=1
+  # What was begun before has left the machine to those that follow.
+  wait "$others"
   trap - INT TERM
   tee -a "$log" <"$virtual"
   part alone --tests | tee -a "$log"
@@ -177,12 +179,26 @@ step "what is run again" scripts/repeat.sh --self-test
 step "clippy" cargo clippy --workspace --all-targets "${features[@]}" --locked --quiet -- -D warnings
 step "documentation" lint_docs
 step "tests are built" cargo test --workspace "${features[@]}" --locked --quiet --no-run
+places() {
+  # Tests on real packets mostly wait: it has what they leave of the CPUs.
+  chrt --idle --pid 0 "$BASHPID"
+  step "where to add things" scripts/trial.sh
+}
+beside places
 step "tests" tests
+join
 step "purity of the core" scripts/purity.sh
 step "no world in the router" scripts/one_world.sh --self-test
 step "circles of files" scripts/circles.py
-places() { step "where to add things" scripts/trial.sh; }
-beside places
+python_package() {
+  local tools
+  if tools=$(scripts/python.sh tools 2>&1); then
+    step "Python package" scripts/python.sh test
+  else
+    skip "Python package" "needs python3-venv (make setup) and a package index that pip reaches: $(tail -n 1 <<<"$tools")"
+  fi
+}
+beside python_package
 if [ "$(id -u)" -eq 0 ] || /usr/bin/python3 -c 'import z3' 2>/dev/null; then
   step "bounds are proved" scripts/prove.sh bounds
 else
@@ -190,11 +206,6 @@ else
 fi
 step "fuzz targets compile" fuzz_targets
 step "dependencies" dependencies
-if tools=$(scripts/python.sh tools 2>&1); then
-  step "Python package" scripts/python.sh test
-else
-  skip "Python package" "needs python3-venv (make setup) and a package index that pip reaches: $(tail -n 1 <<<"$tools")"
-fi
 join
 step "published figures in the simulator" env WORLDS=sim scripts/figures.sh
 if [ "$(id -u)" -eq 0 ]; then
