@@ -85,6 +85,8 @@ pub struct BandwidthFairDrop {
     peers: Option<(Arc<SharedShadow>, usize)>,
     /// What is known of each of the others, as of this batch: group by group.
     elsewhere: Vec<Known>,
+    /// How many others there are.
+    others: usize,
     /// What is left there of all that.
     work_elsewhere: u128,
     /// By group, what has come here, wrapping.
@@ -116,6 +118,7 @@ impl BandwidthFairDrop {
             buffer,
             peers,
             elsewhere,
+            others: 0,
             work_elsewhere: 0,
             came,
             judged: 0,
@@ -129,7 +132,8 @@ impl BandwidthFairDrop {
     pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) {
         shadows.tell_rate(worker, self.config.rate);
         let groups = self.shadow.groups.len();
-        self.elsewhere = alloc::vec![Known::default(); shadows.others() * groups];
+        self.others = shadows.others();
+        self.elsewhere = alloc::vec![Known::default(); self.others * groups];
         // What came before is known to the others.
         self.came = (0..groups).map(|group| shadows.said(worker, group).came).collect();
         self.peers = Some((shadows, worker));
@@ -168,8 +172,8 @@ impl BandwidthFairDrop {
 
     /// What the backlogged flows of a group weigh, at all workers.
     fn weights(&self, group: usize) -> u64 {
-        let others = self.elsewhere.len() / self.shadow.groups.len();
-        let elsewhere = self.elsewhere[group * others..][..others].iter().map(Known::backlogged);
+        let elsewhere = &self.elsewhere[group * self.others..][..self.others];
+        let elsewhere = elsewhere.iter().map(Known::backlogged);
         self.shadow.groups[group].weights + elsewhere.sum::<u64>()
     }
 
@@ -180,7 +184,7 @@ impl BandwidthFairDrop {
         else {
             return;
         };
-        let others = shadows.others();
+        let others = self.others;
         for at in 0..shadow.groups.len() {
             shadows.hear(*worker, at, &mut elsewhere[at * others..][..others]);
         }

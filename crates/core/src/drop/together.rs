@@ -164,3 +164,61 @@ pub(super) fn level(capacity: u128, wanting: impl Iterator<Item = (u64, u128)> +
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::reference::max_min;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn the_level_is_that_of_the_water_filling_of_the_reference(
+            capacity in 0..3_000_000_u64,
+            wanting in prop::collection::vec((1..9_u64, 0..1_000_000_u64), 1..9),
+        ) {
+            let each = wanting.iter().map(|(weight, need)| (*weight, u128::from(*need)));
+            let level = level(capacity.into(), each);
+            let demands = wanting.iter().map(|(weight, need)| (*need as f64, *weight as f64));
+            let demands: Vec<_> = demands.collect();
+            for ((weight, need), fair) in wanting.iter().zip(max_min(capacity as f64, &demands)) {
+                let part = u128::from(*need).min(level * u128::from(*weight)) as f64;
+                // What cannot be divided evenly is nobody's.
+                prop_assert!((part - fair).abs() <= 8.0, "{weight} {need}: {part}, not {fair}");
+            }
+        }
+    }
+
+    /// A worker that begins a batch while this one begins many, or the other way round, needs what
+    /// has come to it, once.
+    #[test]
+    fn what_comes_to_another_is_served_once_however_batches_lie() {
+        let says = |weights, work, came| Backlog { weights, work, came };
+        let mut known = Known::default();
+        known.hear(10, says(1, 500, 500));
+        known.served(300);
+        assert_eq!((known.needs, known.backlogged()), (200, 1));
+        // It says nothing new.
+        known.hear(10, says(1, 500, 500));
+        known.served(300);
+        assert_eq!((known.needs, known.backlogged()), (0, 0));
+        // 1,000 came in many batches, of which all but the last 100 have been served there.
+        known.hear(90, says(1, 100, 1_500));
+        assert_eq!(known.needs, 1_000);
+        known.served(600);
+        assert_eq!(known.needs, 100, "the rest it does not have any more");
+        // Another has taken its place, of which more stands than came since.
+        known.hear(95, says(2, 700, 1_500));
+        assert_eq!((known.needs, known.weights), (700, 2));
+        // And it is through already with what came.
+        let mut late = Known::default();
+        late.hear(5, says(0, 0, 100));
+        late.hear(9, says(0, 0, 160));
+        assert_eq!((late.needs, late.backlogged()), (60, 1));
+        late.served(1);
+        assert_eq!(late.needs, 0);
+    }
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::drop::{BandwidthConfig, BandwidthFairDrop, Share, ShareId, SharedShadow};
-use evenkeel_core::reference::max_min;
+use evenkeel_core::reference::{max_min, max_min_of_groups};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 const RATE: BitRate = BitRate::from_mbps(100);
@@ -148,17 +148,6 @@ fn of_groups(groups: u8) -> Vec<Share> {
     (0..groups).map(|group| Share { weight: 1, group }).collect()
 }
 
-/// Of groups by weight, and in each of its flows: what they offer, by group.
-fn two_levels(weights: &[u16], offered: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let all = |flows: &Vec<f64>| flows.iter().sum::<f64>();
-    let groups: Vec<_> =
-        offered.iter().map(all).zip(weights.iter().map(|w| f64::from(*w))).collect();
-    let inside = |(part, flows): (f64, &Vec<f64>)| {
-        max_min(part, &flows.iter().map(|mbps| (*mbps, 1.0)).collect::<Vec<_>>())
-    };
-    max_min(100.0, &groups).into_iter().zip(offered).map(inside).collect()
-}
-
 /// By group and worker, how many flows; each offers 9 Mbit/s, or 1.5.
 #[test]
 fn groups_have_their_shares_whatever_workers_their_flows_are_on() {
@@ -171,19 +160,21 @@ fn groups_have_their_shares_whatever_workers_their_flows_are_on() {
     ];
     for spread in spreads {
         let weights = &[1, 2, 1][..spread.len()];
-        let (mut flows, mut offered) = (Vec::new(), Vec::new());
+        let mut flows = Vec::new();
         for (group, workers) in spread.iter().enumerate() {
             let of = |(worker, count): (usize, &usize)| {
                 (0..*count)
                     .map(move |n| Flow(worker, if n % 4 == 3 { 1.5 } else { 9.0 }, group as u8))
             };
-            let here: Vec<_> = workers.iter().enumerate().flat_map(of).collect();
-            offered.push(here.iter().map(|Flow(_, mbps, _)| *mbps).collect());
-            flows.extend(here);
+            flows.extend(workers.iter().enumerate().flat_map(of));
         }
+        let demands: Vec<_> =
+            flows.iter().map(|Flow(_, mbps, group)| (*mbps, 1.0, usize::from(*group))).collect();
+        let by_weight: Vec<_> = weights.iter().map(|weight| f64::from(*weight)).collect();
+        let fair = max_min_of_groups(100.0, &demands, &by_weight);
         let rows = of_groups(spread.len() as u8);
         let mut bed = Bed::grouped(4, &flows, &rows, weights);
-        near(&bed.rates(&[]), &two_levels(weights, &offered).concat(), 0.05);
+        near(&bed.rates(&[]), &fair, 0.05);
     }
 }
 
