@@ -189,6 +189,8 @@ fn fairdrop_of_bits_judges_by_the_rate_that_is_followed() {
                     set_fairdrop(bed, "theta", "0.98").unwrap();
                 }
             }
+            // The rate stays: nobody answers any more.
+            line.answers = !change;
             line.carries(6, 500);
             let before = dropped(&mut line);
             line.carries(6, 2_000);
